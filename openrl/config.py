@@ -1,0 +1,107 @@
+"""Settings, read once at a process's start from `OPENRL_*` (nested with `__`) and passed on as values.
+
+Defaults run on a laptop with nothing set. A variable that names no setting is refused: a typo must not pass in silence.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from openrl.domain.errors import SettingInvalid
+
+#: Read by the command line and the client, not part of Settings.
+OTHER_VARIABLES = frozenset({"OPENRL_BASE_URL", "OPENRL_API_KEY", "OPENRL_WORKER_ID"})
+
+
+class Gateway(BaseModel, extra="forbid", frozen=True):
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    """0 picks a free port."""
+    max_body_mb: int = Field(128, ge=1)
+    """Largest request body, before and after decompression."""
+    poll_seconds: float = Field(25.0, gt=0, le=40)
+    """How long a poll for a result is held open; the SDK gives up after 45."""
+
+
+class Train(BaseModel, extra="forbid", frozen=True):
+    pack_tokens: int = Field(16_384, ge=1)
+    """Tokens, padding included, that one forward/backward may hold; more are taken in several."""
+    max_lora_rank: int = Field(256, ge=1)
+
+
+class Sample(BaseModel, extra="forbid", frozen=True):
+    lanes: int = Field(4, ge=1, le=64)
+    max_rows: int = Field(32, ge=1)
+    """Sequences decoded together."""
+    cache_tokens: int = Field(0, ge=0)
+    """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
+
+
+class Worker(BaseModel, extra="forbid", frozen=True):
+    device: Literal["auto", "cpu", "mps", "cuda"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the base weights; adapters and optimizer are float32 always."""
+    threads: int = Field(0, ge=0)
+    """CPU threads for tensor work; 0 takes the cores this process may use."""
+    appetite: int = Field(64, ge=1)
+    """Operations a device worker holds at once; more wait in the queue."""
+    reward_processes: int = Field(2, ge=1)
+
+
+class LedgerRules(BaseModel, extra="forbid", frozen=True):
+    hold_seconds: float = Field(15.0, gt=0)
+    max_attempts: int = Field(3, ge=1)
+    gap_seconds: float = Field(120.0, gt=0)
+    ring_again_seconds: float = Field(5.0, gt=0)
+    keep_seconds: float = Field(86_400.0, gt=0)
+    max_waiting_per_tenant: int = Field(20_000, ge=1)
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="OPENRL_", env_nested_delimiter="__", frozen=True, extra="forbid")
+
+    data_dir: Path = Path("~/.openrl")
+    """Everything that must outlive a restart: broker files, catalog, depot, models."""
+    redis_url: str | None = None
+    """None starts an embedded server."""
+    catalog_url: str | None = None
+    """SQLAlchemy URL; None is SQLite in the data directory."""
+    depot_url: str | None = None
+    """fsspec URL (`file://`, `s3://`, `gs://`); None is a folder in the data directory."""
+    base_model: str = "smollm2-135m"
+    """Hub id, local folder, or a name from `openrl models list`."""
+    flower_port: int = Field(5555, ge=0, le=65535)
+    gateway: Gateway = Gateway()
+    train: Train = Train()
+    sample: Sample = Sample()
+    worker: Worker = Worker()
+    ledger: LedgerRules = LedgerRules()
+
+    @property
+    def home(self) -> Path:
+        return self.data_dir.expanduser()
+
+    @property
+    def catalog_at(self) -> str:
+        return self.catalog_url or f"sqlite:///{self.home / 'catalog.db'}"
+
+    @property
+    def depot_at(self) -> str:
+        return self.depot_url or f"file://{self.home / 'depot'}"
+
+
+def load(**overrides: object) -> Settings:
+    """The settings of this process. Raises SettingInvalid naming the variable."""
+    known = {f"OPENRL_{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
+    for variable in os.environ:
+        if variable.startswith("OPENRL_") and variable.split("__")[0] not in known:
+            raise SettingInvalid(variable, f"no such setting; known are {', '.join(sorted(known))}")
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "OPENRL_" + "__".join(str(part).upper() for part in first["loc"])
+        raise SettingInvalid(name, f"{first['msg']} (got {first.get('input')!r})") from error

@@ -1,0 +1,296 @@
+"""Errors by who can put them right.
+
+    OpenRLError
+    ├── CallerError    asking again won't help
+    ├── PassingError   time will help
+    └── OperatorError  a human at the machine helps
+
+A leaf takes the facts, passes them to `super().__init__` and builds its sentence in `__str__`, so that it survives
+pickling. Catch by branch, at a border (desk, route, supervisor).
+"""
+
+
+class OpenRLError(Exception):
+    """The root of everything OpenRL raises on purpose."""
+
+
+class CallerError(OpenRLError):
+    """The request is wrong; asking again won't help."""
+
+
+class PassingError(OpenRLError):
+    """Not now; time will help."""
+
+
+class OperatorError(OpenRLError):
+    """The installation is wrong; whoever runs it can help."""
+
+
+class NotFoundError(CallerError):
+    """A thing that is not there, or is another tenant's, which must look the same."""
+
+
+# ------------------------------------------------------------------------------------------------ caller
+class FieldInvalid(CallerError):
+    """A field of the request breaks a rule. Facts: the field's path, and what is wrong with it and how to mend it."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem)
+        self.field, self.problem = field, problem
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}"
+
+
+class BodyInvalid(CallerError):
+    """The body could not be read at all."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        return f"request body: {self.args[0]}"
+
+
+class BodyTooLarge(CallerError):
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+
+    def __str__(self) -> str:
+        return f"request body: larger than {self.args[0] / 1e6:.0f} MB; send fewer or shorter datums per request"
+
+
+class KeyRejected(CallerError):
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        return f"X-API-Key: {self.args[0]}"
+
+
+class ModelUnknown(CallerError):
+    """The base model is not served. Facts: the name, and what is served."""
+
+    def __init__(self, name: str, served: tuple[str, ...]) -> None:
+        super().__init__(name, served)
+
+    def __str__(self) -> str:
+        name, served = self.args
+        known = ", ".join(served) or "none: no worker is up"
+        return f"base_model: {name!r} is not served here; served models: {known}"
+
+
+class SessionNotFound(NotFoundError):
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+
+    def __str__(self) -> str:
+        return f"session_id: no session {self.args[0]!r}"
+
+
+class RunNotFound(NotFoundError):
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+
+    def __str__(self) -> str:
+        return f"model_id: no training run {self.args[0]!r}"
+
+
+class SamplerNotFound(NotFoundError):
+    def __init__(self, sampler: str) -> None:
+        super().__init__(sampler)
+
+    def __str__(self) -> str:
+        return f"sampling_session_id: no sampling session {self.args[0]!r}"
+
+
+class OpNotFound(NotFoundError):
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+
+    def __str__(self) -> str:
+        return f"request_id: no request {self.args[0]!r}"
+
+
+class CheckpointMissing(NotFoundError):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+
+    def __str__(self) -> str:
+        return f"path: no checkpoint {self.args[0]!r}"
+
+
+class CheckpointExists(CallerError):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+
+    def __str__(self) -> str:
+        return f"path: {self.args[0]} exists already; choose another name or pass overwrite=True"
+
+
+class TurnPassed(CallerError):
+    """The run went on without this turn, so it can no longer be executed in order."""
+
+    def __init__(self, run: str, turn: int) -> None:
+        super().__init__(run, turn)
+
+    def __str__(self) -> str:
+        return f"seq_id: {self.args[0]} has already gone past {self.args[1]}; it came too late to be run in order"
+
+
+class GradientNotFinite(CallerError):
+    """NaN or infinity in a gradient; the run's weights stayed as they were."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.args[0]}: the gradient is not finite; nothing was applied. Check advantages, logprobs and weights"
+        )
+
+
+class RewardUnknown(CallerError):
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(name, known)
+
+    def __str__(self) -> str:
+        return f"reward: no reward function {self.args[0]!r}; known: {', '.join(self.args[1])}"
+
+
+class RunLost(CallerError):
+    """The worker that held the run's weights is gone."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+
+    def __str__(self) -> str:
+        return (
+            f"model_id: the worker that held {self.args[0]} was lost together with its weights; "
+            "go on from its last saved checkpoint with create_training_client_from_state_with_optimizer"
+        )
+
+
+class WornOut(CallerError):
+    """The op was claimed again and again and its worker never finished it."""
+
+    def __init__(self, attempts: int) -> None:
+        super().__init__(attempts)
+
+    def __str__(self) -> str:
+        return f"given up after {self.args[0]} attempts: each time the worker stopped before it finished"
+
+
+class OpCancelled(CallerError):
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "the request was cancelled"
+
+
+# ------------------------------------------------------------------------------------------------ passing
+class TooManyWaiting(PassingError):
+    """The tenant's bound on waiting operations is reached."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} requests are waiting already; retry when some have finished"
+
+
+class WeightsNotArrived(PassingError):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+
+    def __str__(self) -> str:
+        return f"weights {self.args[0]} are not in the depot yet"
+
+
+class EngineBusy(PassingError):
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+    def __str__(self) -> str:
+        return f"the engine cannot take this now: {self.args[0]}"
+
+
+class LeaseLost(PassingError):
+    """Somebody else holds the op now; what this worker computed does not count."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+
+    def __str__(self) -> str:
+        return f"op {self.args[0]} is held by another worker now"
+
+
+# ------------------------------------------------------------------------------------------------ operator
+class SettingInvalid(OperatorError):
+    """A setting is unknown or wrong. Facts: its name, and what to do."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(name, problem)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: {self.args[1]}"
+
+
+class BrokerUnreachable(OperatorError):
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(url, why)
+
+    def __str__(self) -> str:
+        return f"no broker at {self.args[0]} ({self.args[1]}); start one there, correct OPENRL_REDIS_URL, or unset it to use the embedded server"
+
+
+class BrokerMissing(OperatorError):
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+    def __str__(self) -> str:
+        return (
+            f"no embedded broker: {self.args[0]}; install valkey-server or redis-server, "
+            "or set OPENRL_REDIS_URL to a running Redis or Valkey"
+        )
+
+
+class PortTaken(OperatorError):
+    def __init__(self, what: str, port: int) -> None:
+        super().__init__(what, port)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: port {self.args[1]} is taken; stop what listens there or choose another port"
+
+
+class BaseModelMissing(OperatorError):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name, why)
+
+    def __str__(self) -> str:
+        return f"base model {self.args[0]!r} cannot be loaded: {self.args[1]}"
+
+
+class ModelWontFit(OperatorError):
+    def __init__(self, needed_gb: float, free_gb: float) -> None:
+        super().__init__(needed_gb, free_gb)
+
+    def __str__(self) -> str:
+        return f"the base model needs about {self.args[0]:.1f} GB of memory and {self.args[1]:.1f} GB are free; choose a smaller one or free memory"
+
+
+class ModelUnsupported(OperatorError):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name, why)
+
+    def __str__(self) -> str:
+        return f"base model {self.args[0]!r} is not supported: {self.args[1]}"
+
+
+class DepotUnreachable(OperatorError):
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(url, why)
+
+    def __str__(self) -> str:
+        return f"depot {self.args[0]} cannot be used: {self.args[1]}"

@@ -1,0 +1,173 @@
+"""Operations: the units of work that the ledger records and workers carry out.
+
+An operation has a shape (who it belongs to, what it waits for) and an action (what to compute). Only training has turns.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from openrl.domain.datum import Datum, Loss
+from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId
+from openrl.domain.run import AdamParams, LoraSpec
+from openrl.domain.sampling import SamplingParams
+from openrl.domain.tensor import Tensor
+
+
+class Status(StrEnum):
+    WAITING = "waiting"  #: in the ledger; nobody holds it
+    HELD = "held"  #: exactly one worker holds it
+    DONE = "done"
+    FAILED = "failed"  #: will not be tried again
+
+
+SETTLED = frozenset({Status.DONE, Status.FAILED})
+
+
+# ------------------------------------------------------------------------------------------------ training actions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRun:
+    kind: ClassVar[str] = "create_run"
+    base_model: str  #: canonical
+    lora: LoraSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadWeights:
+    """Put a checkpoint's weights into the run; as turn 0 it also creates the run."""
+
+    kind: ClassVar[str] = "load_weights"
+    base_model: str  #: canonical
+    lora: LoraSpec  #: of the checkpoint
+    source: DepotKey
+    path: str  #: the `tinker://` path asked for
+    with_optimizer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardBackward:
+    kind: ClassVar[str] = "forward_backward"
+    data: tuple[Datum, ...]
+    loss: Loss
+    loss_config: dict[str, float] = field(default_factory=dict)
+    forward_only: bool = False  #: gradients stay untouched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimStep:
+    kind: ClassVar[str] = "optim_step"
+    adam: AdamParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveWeights:
+    """Write a named checkpoint (adapter and optimizer) to `target` in the depot and enter it in the catalog."""
+
+    kind: ClassVar[str] = "save_weights"
+    target: DepotKey
+    path: str
+    overwrite: bool = False
+    ttl_seconds: int | None = None
+    user_metadata: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePolicy:
+    """Write sampler weights to `target`: named (`path` given) or for one sampler only (`sampler` given)."""
+
+    kind: ClassVar[str] = "save_policy"
+    target: DepotKey
+    path: str | None = None
+    sampler: SamplerId | None = None
+    ttl_seconds: int | None = None
+    user_metadata: dict[str, str] = field(default_factory=dict)
+
+
+TrainAction = CreateRun | LoadWeights | ForwardBackward | OptimStep | SaveWeights | SavePolicy
+
+
+# ------------------------------------------------------------------------------------------------ other actions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    kind: ClassVar[str] = "sample"
+    base_model: str  #: canonical
+    policy: DepotKey | None  #: None samples the base model
+    prompt: Tensor  #: int32 [P]
+    num_samples: int
+    params: SamplingParams
+    prompt_logprobs: bool = False
+    prompt_logprobs_last_n: int | None = None
+    topk_prompt_logprobs: int = 0
+    topk_sample_logprobs: int = 0
+    target_prompt_logprobs: Tensor | None = None  #: int64 [P - 1, K], -1 = not asked
+    prompt_alternatives: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTexts:
+    """Score each text with a registered reward function. `contexts` is aligned with `texts`."""
+
+    kind: ClassVar[str] = "score_texts"
+    reward: str
+    texts: tuple[str, ...]
+    contexts: tuple[dict[str, str], ...]
+    params: dict[str, str] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------------------------------------ shapes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOp:
+    id: OpId
+    tenant: TenantId
+    run: RunId
+    turn: int  #: place in the run's own order; a client retry repeats it
+    action: TrainAction
+
+    @property
+    def once(self) -> str:
+        """Two appends with the same `once` are one operation."""
+        return f"turn:{self.run}:{self.turn}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleOp:
+    id: OpId
+    tenant: TenantId
+    sampler: SamplerId
+    number: int  #: the client's own count; a client retry repeats it
+    action: Sample
+
+    @property
+    def once(self) -> str:
+        return f"sample:{self.sampler}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardOp:
+    id: OpId
+    tenant: TenantId
+    action: ScoreTexts
+
+    @property
+    def once(self) -> str:
+        return f"op:{self.id}"
+
+
+Op = TrainOp | SampleOp | RewardOp
+Action = TrainAction | Sample | ScoreTexts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bell:
+    """What a Celery message carries: enough to route and to read it, never the work itself."""
+
+    op: OpId
+    queue: str
+    task: str
+    summary: str  #: for people, e.g. `run=3f9a:train:0 turn=4 tokens=812`
+
+
+def runnable(waiting_or_held: Iterable[tuple[TrainOp, Status]], next_turn: dict[RunId, int]) -> list[TrainOp]:
+    """The op of each run whose turn has come, unless a worker already holds it."""
+    return [op for op, status in waiting_or_held if status is Status.WAITING and op.turn == next_turn.get(op.run, 0)]

@@ -1,0 +1,121 @@
+"""The ledger: the record of every operation, from appended to settled.
+
+Implementations: `redis` (the real one) and `memory` (a double for tests); both pass `tests/ledger/`.
+A ledger rings bells itself, always after its row is written: it is handed a `Ring` and knows no queue system. Big bodies
+and results go to a `Shelf` and leave a reference in the row.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from openrl.domain.errors import CallerError, PassingError
+from openrl.domain.ids import OpId, RunId, TenantId
+from openrl.domain.op import Bell, Op
+from openrl.domain.outcome import Failure, Record, Result
+
+Ring = Callable[[Bell], None]
+
+
+class Shelf(Protocol):
+    """Where bytes too big for a row are kept (the depot fits)."""
+
+    def put(self, key: str, data: bytes) -> None: ...
+    def get(self, key: str) -> bytes: ...
+    def delete(self, key: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The rules a ledger enforces."""
+
+    hold_seconds: float = 15.0  #: a claim lapses when it is not renewed for so long
+    max_attempts: int = 3  #: claims of one op before it is given up
+    gap_seconds: float = 120.0  #: how long a run waits for a missing turn
+    ring_again_seconds: float = 5.0  #: a runnable op nobody claimed for so long is rung again
+    keep_seconds: float = 24 * 3600.0  #: settled ops stay readable for so long
+    inline_bytes: int = 32 * 1024  #: larger bodies and results go to the shelf
+    max_waiting_per_tenant: int = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A claim: the op, and the fencing token that its settlement must show."""
+
+    op: Op
+    epoch: int
+    attempt: int  #: counted at claim, from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What one sweep did."""
+
+    rung_again: int = 0  #: runnable ops whose bell seemed lost
+    taken_back: int = 0  #: claims that had lapsed
+    given_up: int = 0  #: ops failed after too many attempts
+    gaps_skipped: int = 0
+    forgotten: int = 0  #: settled ops past their keeping time
+
+
+class Ledger(Protocol):
+    def append(self, op: Op, bell: Bell) -> OpId:
+        """Record an op and ring it if its turn has come. A repeat (same `op.once`) answers the first op's id and
+        does nothing else. Raises TurnPassed, TooManyWaiting."""
+        ...
+
+    def skip(self, run: RunId, turn: int) -> None:
+        """Count a turn that was rejected before it became an op as settled, so that the run goes on. Does nothing
+        where that turn holds an op."""
+        ...
+
+    def claim(self, op_id: OpId) -> Held | None:
+        """Take an op, or None: settled, held by another, not its turn, worn out (then it is failed here), unknown."""
+        ...
+
+    def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
+        """Prolong claims; answers those that are lost."""
+        ...
+
+    def done(self, held: Held, result: Result) -> None:
+        """Settle with a result; wakes waiters, rings what became runnable. Raises LeaseLost on a stale epoch."""
+        ...
+
+    def failed(self, held: Held, failure: Failure) -> None:
+        """Settle with a failure; the run's next turn goes on. Raises LeaseLost on a stale epoch."""
+        ...
+
+    def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
+        """Return an op unsettled and ring it again. `counts=False` (drain) takes the attempt back."""
+        ...
+
+    def cancel(self, op_id: OpId, error: CallerError) -> None:
+        """Fail an unsettled op, held or not; its holder finds out at renewal or settlement."""
+        ...
+
+    def read(self, op_id: OpId) -> Record | None:
+        """What is known of an op; None for one never recorded or forgotten."""
+        ...
+
+    def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:
+        """Status by op, one round trip; unknown ones are left out."""
+        ...
+
+    def waiting(self, tenant: TenantId) -> int:
+        """The tenant's unsettled ops."""
+        ...
+
+    def sweep(self) -> Swept:
+        """Put right what went quiet: lapsed claims, lost bells, gaps, old rows. Any process may call it."""
+        ...
+
+
+class Notices(Protocol):
+    """Tells when ops settle, over one reply channel per process; nobody polls."""
+
+    def subscribe(self, op_id: OpId, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` once (from any thread) when the op settles, or at once where it has already. A wake may be
+        spurious: read the ledger to be sure. Returns a function that unsubscribes."""
+        ...
+
+    def close(self) -> None: ...
