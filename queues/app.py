@@ -1,0 +1,46 @@
+"""The Celery application: json only, late acknowledgement, no results (they live in the ledger).
+
+`celery -A queues.app …` (Flower, inspect) finds `app` here; it is made on first use from OPENRL_REDIS_URL.
+"""
+
+import os
+
+from celery import Celery
+
+#: Seconds after which Redis hands an unacknowledged message out again. Recovery never depends on it: the ledger's sweep
+#: rings again within seconds, and a bell that comes twice finds its op claimed or settled.
+VISIBILITY_SECONDS = 12 * 3600
+
+
+def make_app(redis_url: str) -> Celery:
+    """An application for ringing bells or for answering them."""
+    app = Celery("openrl", broker=redis_url, set_as_current=False)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_create_missing_queues=True,
+        task_default_queue="unrouted",
+        worker_prefetch_multiplier=1,
+        worker_send_task_events=True,
+        worker_hijack_root_logger=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "visibility_timeout": VISIBILITY_SECONDS,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+        },
+    )
+    return app
+
+
+def __getattr__(name: str) -> Celery:
+    if name == "app":
+        app = make_app(os.environ["OPENRL_REDIS_URL"])
+        globals()["app"] = app
+        return app
+    raise AttributeError(name)

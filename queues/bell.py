@@ -1,0 +1,33 @@
+"""Ringing: one small Celery message that names an op. It may get lost or come twice; the ledger copes with both."""
+
+import logging
+from collections.abc import Callable
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from openrl.domain.op import Bell
+
+log = logging.getLogger(__name__)
+
+
+def ringer(app: Celery) -> Callable[[Bell], None]:
+    """A function that rings a bell through `app`. A broker that cannot be reached is logged, not raised: the row is in
+    the ledger, and its sweep rings again."""
+
+    def ring(bell: Bell) -> None:
+        try:
+            app.send_task(
+                bell.task,
+                args=(bell.op,),
+                task_id=bell.op,
+                queue=bell.queue,
+                argsrepr=bell.summary,
+                kwargsrepr="",
+                ignore_result=True,
+                retry=False,
+            )
+        except (OperationalError, ConnectionError) as error:
+            log.warning("bell lost, to be rung again: %s", error, extra={"action": "ring", "op": bell.op})
+
+    return ring
