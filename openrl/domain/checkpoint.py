@@ -1,9 +1,11 @@
 """Weights that a user saved by name."""
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
 
 
@@ -14,6 +16,18 @@ class CheckpointKind(StrEnum):
     SAMPLER_WEIGHTS = "sampler_weights"  #: adapter only
 
 
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+def check_name(name: str) -> str:
+    """The name, if it may name a checkpoint. Raises FieldInvalid otherwise."""
+    if not NAME.fullmatch(name):
+        raise FieldInvalid(
+            "path", f"{name!r} cannot name a checkpoint: use 1 to 128 of A-Z a-z 0-9 . _ - and do not begin with . or -"
+        )
+    return name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPath:
     run: RunId
@@ -22,6 +36,17 @@ class CheckpointPath:
 
     def __str__(self) -> str:
         return f"tinker://{self.run}/{self.kind}/{self.name}"
+
+    @classmethod
+    def parse(cls, path: str) -> "CheckpointPath":
+        """Raises FieldInvalid for anything but `tinker://RUN/KIND/NAME` with a kind and a name of ours."""
+        scheme, _, rest = path.partition("://")
+        parts = rest.split("/")
+        if scheme != "tinker" or len(parts) != 3 or parts[1] not in set(CheckpointKind):
+            kinds = " or ".join(CheckpointKind)
+            raise FieldInvalid("path", f"{path!r} is not of the form tinker://RUN/KIND/NAME with KIND {kinds}")
+        check_name(parts[2])
+        return cls(run=RunId(parts[0]), kind=CheckpointKind(parts[1]), name=parts[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

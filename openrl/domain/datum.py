@@ -18,7 +18,7 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datum:
-    """One sequence of N input tokens. Position i of every loss input belongs to input token i (targets are pre-shifted)."""
+    """One sequence of N input tokens. Position i of every loss input belongs to token i: targets are pre-shifted."""
 
     tokens: Tensor  #: int32 [N]
     inputs: dict[str, Tensor] = field(default_factory=dict)  #: by loss input name; [N], or [N, K] for cross_entropy

@@ -17,6 +17,8 @@ class OpenRLError(Exception):
 class CallerError(OpenRLError):
     """The request is wrong; asking again won't help."""
 
+    servers_fault = False  #: True where asking again won't help although the caller did nothing wrong
+
 
 class PassingError(OpenRLError):
     """Not now; time will help."""
@@ -78,6 +80,14 @@ class ModelUnknown(CallerError):
         name, served = self.args
         known = ", ".join(served) or "none: no worker is up"
         return f"base_model: {name!r} is not served here; served models: {known}"
+
+
+class KeyNotFound(NotFoundError):
+    def __init__(self, key_id: int) -> None:
+        super().__init__(key_id)
+
+    def __str__(self) -> str:
+        return f"id: no API key {self.args[0]}"
 
 
 class SessionNotFound(NotFoundError):
@@ -150,6 +160,16 @@ class GradientNotFinite(CallerError):
         )
 
 
+class AdapterUnsupported(CallerError):
+    """Adapter files that cannot be computed with here. Facts: the file, key or setting, and what is wrong with it."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(what, problem)
+
+    def __str__(self) -> str:
+        return f"adapter {self.args[0]}: {self.args[1]}"
+
+
 class RewardUnknown(CallerError):
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)
@@ -160,6 +180,8 @@ class RewardUnknown(CallerError):
 
 class RunLost(CallerError):
     """The worker that held the run's weights is gone."""
+
+    servers_fault = True
 
     def __init__(self, run: str) -> None:
         super().__init__(run)
@@ -173,6 +195,8 @@ class RunLost(CallerError):
 
 class WornOut(CallerError):
     """The op was claimed again and again and its worker never finished it."""
+
+    servers_fault = True
 
     def __init__(self, attempts: int) -> None:
         super().__init__(attempts)
@@ -216,6 +240,16 @@ class EngineBusy(PassingError):
         return f"the engine cannot take this now: {self.args[0]}"
 
 
+class Draining(PassingError):
+    """The worker is going away and hands the op back; the attempt does not count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "the worker is shutting down"
+
+
 class LeaseLost(PassingError):
     """Somebody else holds the op now; what this worker computed does not count."""
 
@@ -224,6 +258,16 @@ class LeaseLost(PassingError):
 
     def __str__(self) -> str:
         return f"op {self.args[0]} is held by another worker now"
+
+
+class LedgerUnreachable(PassingError):
+    """Redis is restarting or cut off. Whether the call was carried out is unknown; all of them may be repeated."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+    def __str__(self) -> str:
+        return f"the ledger does not answer ({self.args[0]}); retry in a moment"
 
 
 # ------------------------------------------------------------------------------------------------ operator
@@ -242,7 +286,10 @@ class BrokerUnreachable(OperatorError):
         super().__init__(url, why)
 
     def __str__(self) -> str:
-        return f"no broker at {self.args[0]} ({self.args[1]}); start one there, correct OPENRL_REDIS_URL, or unset it to use the embedded server"
+        return (
+            f"no broker at {self.args[0]} ({self.args[1]}); start one there, correct OPENRL_REDIS_URL, "
+            "or unset it to use the embedded server"
+        )
 
 
 class BrokerMissing(OperatorError):
@@ -277,7 +324,11 @@ class ModelWontFit(OperatorError):
         super().__init__(needed_gb, free_gb)
 
     def __str__(self) -> str:
-        return f"the base model needs about {self.args[0]:.1f} GB of memory and {self.args[1]:.1f} GB are free; choose a smaller one or free memory"
+        needed_gb, free_gb = self.args
+        return (
+            f"the base model needs about {needed_gb:.1f} GB of memory and {free_gb:.1f} GB are free; "
+            "choose a smaller one or free memory"
+        )
 
 
 class ModelUnsupported(OperatorError):
@@ -288,9 +339,32 @@ class ModelUnsupported(OperatorError):
         return f"base model {self.args[0]!r} is not supported: {self.args[1]}"
 
 
+class CatalogUnreachable(OperatorError):
+    """The database does not answer, or not as ours. Facts: its URL without the password, and what it said."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(url, why)
+
+    def __str__(self) -> str:
+        return f"catalog {self.args[0]} cannot be used: {self.args[1]}"
+
+
 class DepotUnreachable(OperatorError):
     def __init__(self, url: str, why: str) -> None:
         super().__init__(url, why)
 
     def __str__(self) -> str:
         return f"depot {self.args[0]} cannot be used: {self.args[1]}"
+
+
+class BytesLost(OperatorError):
+    """A row refers to bytes that are no longer in the depot."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+
+    def __str__(self) -> str:
+        return (
+            f"depot: {self.args[0]} is gone although a row refers to it; "
+            "was the depot emptied, or is OPENRL_DEPOT_URL not the same everywhere?"
+        )

@@ -1,6 +1,7 @@
 """Operations: the units of work that the ledger records and workers carry out.
 
-An operation has a shape (who it belongs to, what it waits for) and an action (what to compute). Only training has turns.
+An operation has a shape (who it belongs to, what it waits for) and an action (what to compute). Only training has
+turns.
 """
 
 from collections.abc import Iterable
@@ -80,6 +81,7 @@ class SavePolicy:
     target: DepotKey
     path: str | None = None
     sampler: SamplerId | None = None
+    overwrite: bool = False
     ttl_seconds: int | None = None
     user_metadata: dict[str, str] = field(default_factory=dict)
 

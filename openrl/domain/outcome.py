@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from openrl.domain.errors import CallerError
 from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import Status
 from openrl.domain.sampling import SampleResult
@@ -24,6 +25,15 @@ class Failure:
     error: str
     message: str
     category: Category
+
+
+def failure_of(error: Exception) -> Failure:
+    """A caller's error speaks for itself; anything else is ours, and its class helps whoever reads the logs."""
+    name = type(error).__name__
+    if isinstance(error, CallerError):
+        category = Category.SERVER if error.servers_fault else Category.USER
+        return Failure(error=name, message=str(error), category=category)
+    return Failure(error=name, message=f"internal error ({name}): {error}", category=Category.SERVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

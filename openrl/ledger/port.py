@@ -1,8 +1,9 @@
 """The ledger: the record of every operation, from appended to settled.
 
 Implementations: `redis` (the real one) and `memory` (a double for tests); both pass `tests/ledger/`.
-A ledger rings bells itself, always after its row is written: it is handed a `Ring` and knows no queue system. Big bodies
-and results go to a `Shelf` and leave a reference in the row.
+A ledger rings bells itself, always after its row is written: it is handed a `Ring` and knows no queue system. Big
+bodies and results go to a `Shelf` and leave a reference in the row. Every call may be repeated when its answer was lost
+(LedgerUnreachable).
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +22,10 @@ class Shelf(Protocol):
     """Where bytes too big for a row are kept (the depot fits)."""
 
     def put(self, key: str, data: bytes) -> None: ...
-    def get(self, key: str) -> bytes: ...
+    def get(self, key: str) -> bytes:
+        """Raises KeyError where there is none."""
+        ...
+
     def delete(self, key: str) -> None: ...
 
 
@@ -32,7 +36,7 @@ class Limits:
     hold_seconds: float = 15.0  #: a claim lapses when it is not renewed for so long
     max_attempts: int = 3  #: claims of one op before it is given up
     gap_seconds: float = 120.0  #: how long a run waits for a missing turn
-    ring_again_seconds: float = 5.0  #: a runnable op nobody claimed for so long is rung again
+    ring_again_seconds: float = 5.0  #: a runnable op nobody claimed for so long is rung again, then after 2, 4, 8 times
     keep_seconds: float = 24 * 3600.0  #: settled ops stay readable for so long
     inline_bytes: int = 32 * 1024  #: larger bodies and results go to the shelf
     max_waiting_per_tenant: int = 20_000
@@ -94,7 +98,8 @@ class Ledger(Protocol):
         ...
 
     def read(self, op_id: OpId) -> Record | None:
-        """What is known of an op; None for one never recorded or forgotten."""
+        """What is known of an op; None for one never recorded or forgotten. A result that its shelf lost reads as a
+        failure of ours (BytesLost)."""
         ...
 
     def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:
@@ -114,8 +119,9 @@ class Notices(Protocol):
     """Tells when ops settle, over one reply channel per process; nobody polls."""
 
     def subscribe(self, op_id: OpId, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` once (from any thread) when the op settles, or at once where it has already. A wake may be
-        spurious: read the ledger to be sure. Returns a function that unsubscribes."""
+        """Have `wake` called once, from any thread, when the op settles. Does no I/O, so it may be called from an event
+        loop; read the ledger *after* it, for an op that has settled already is found only seconds later. A wake may be
+        spurious: read the ledger to be sure, and subscribe again. Returns a function that unsubscribes."""
         ...
 
     def close(self) -> None: ...

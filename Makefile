@@ -1,0 +1,51 @@
+# Everything runs in .venv; `make install` is quick when nothing changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := .demo
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test unit live lint types imports format proto clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+install: $(STAMP) ## Make .venv with everything in it
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "OpenRL needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ echo "Cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: install ## Train SmolLM2-135M with reinforcement learning on this machine and plot the reward
+	$(BIN)/python -m recipes.rlvr.demo --out $(DEMO)
+
+test: install lint types imports unit live ## Everything that must pass
+
+lint: install ## Style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install ## mypy --strict on our code
+	$(BIN)/mypy
+
+imports: install ## Imports fall one way
+	$(BIN)/lint-imports
+
+unit: install ## Quick tests, no network
+	$(BIN)/pytest -m "not live and not gpu"
+
+live: install ## Tests with a real broker and real worker processes
+	$(BIN)/pytest -m live
+
+format: install ## Put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove what was made (not downloaded models)
+	rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -1,0 +1,160 @@
+"""Where a depot's bytes lie: a folder of this machine or a shared volume, or any other store that fsspec speaks to.
+
+Both carry files by path below a root and know nothing of keys, folders that appear at once, or our errors: they raise
+OSError, and FileNotFoundError for what is not there.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+STALE_SECONDS = 3600  #: a half-written file this old has no writer any more
+
+
+class Carrier(Protocol):
+    def write(self, path: str, data: bytes) -> None: ...
+    def read(self, path: str) -> bytes: ...
+    def remove(self, path: str) -> None: ...
+
+    def write_tree(self, path: str, files: Mapping[str, bytes], last: str) -> None:
+        """All files below `path`, and the one named `last` not before the others are safe."""
+        ...
+
+    def remove_tree(self, path: str, first: str) -> None:
+        """The file named `first` goes before the others."""
+        ...
+
+    def walk(self, path: str) -> Iterator[str]: ...
+
+    def tidy(self) -> None:
+        """Remove what writers that died have left."""
+        ...
+
+
+class Disk:
+    """`file://`: plain system calls, which are many times faster than fsspec's local file system for small files.
+
+    Everything is written under `.incoming` first and renamed: a reader sees all of it or nothing, and of two writers of
+    one tree the first wins. Trees are synced to the device before they appear, single files are not.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+        self._incoming = self._root / ".incoming"
+
+    def write(self, path: str, data: bytes) -> None:
+        arriving = self._arriving()
+        _with_parents(arriving, lambda: arriving.write_bytes(data))
+        _move(arriving, self._root / path)
+
+    def read(self, path: str) -> bytes:
+        return (self._root / path).read_bytes()
+
+    def remove(self, path: str) -> None:
+        (self._root / path).unlink()
+
+    def write_tree(self, path: str, files: Mapping[str, bytes], last: str) -> None:
+        arriving, target = self._arriving(), self._root / path
+        for name, data in files.items():
+            file = arriving / name
+            _with_parents(file, lambda file=file, data=data: _write_synced(file, data))
+        try:
+            _move(arriving, target)
+        except OSError:
+            shutil.rmtree(arriving, ignore_errors=True)
+            if not (target / last).exists():
+                raise
+        else:
+            _sync(target.parent)
+
+    def remove_tree(self, path: str, first: str) -> None:
+        leaving = self._arriving()
+        _with_parents(leaving, lambda: (self._root / path).rename(leaving))
+        shutil.rmtree(leaving)
+
+    def walk(self, path: str) -> Iterator[str]:
+        for folder, below, names in os.walk(self._root / path):
+            if self._incoming.name in below:
+                below.remove(self._incoming.name)
+            yield from (str(Path(folder, name).relative_to(self._root)) for name in names)
+
+    def tidy(self) -> None:
+        for left in self._incoming.iterdir():
+            if left.stat().st_mtime < time.time() - STALE_SECONDS:
+                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+    def _arriving(self) -> Path:
+        return self._incoming / uuid4().hex
+
+
+class Remote:
+    """Any other fsspec store (`s3://`, `gs://`, `memory://`): an object appears whole there by itself."""
+
+    def __init__(self, files: Any, root: str) -> None:
+        self._files, self._root = files, root.rstrip("/")
+
+    def write(self, path: str, data: bytes) -> None:
+        self._files.pipe_file(self._at(path), data)
+
+    def read(self, path: str) -> bytes:
+        return bytes(self._files.cat_file(self._at(path)))
+
+    def remove(self, path: str) -> None:
+        self._files.rm_file(self._at(path))
+
+    def write_tree(self, path: str, files: Mapping[str, bytes], last: str) -> None:
+        for name in sorted(files, key=lambda name: name == last):
+            self.write(f"{path}/{name}", files[name])
+
+    def remove_tree(self, path: str, first: str) -> None:
+        self._files.invalidate_cache()
+        try:
+            self.remove(f"{path}/{first}")
+        except FileNotFoundError:
+            pass  # it was never complete
+        self._files.rm(self._at(path), recursive=True)
+
+    def walk(self, path: str) -> Iterator[str]:
+        self._files.invalidate_cache()
+        for found in self._files.find(self._at(path)):
+            yield found[len(self._root) :].lstrip("/")
+
+    def tidy(self) -> None:
+        pass  # nothing is ever half written here
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+
+def _with_parents(file: Path, act: Callable[[], object]) -> None:
+    """Try first: the parents are nearly always there."""
+    try:
+        act()
+    except FileNotFoundError:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        act()
+
+
+def _move(source: Path, target: Path) -> None:
+    _with_parents(target, lambda: source.replace(target))
+
+
+def _write_synced(file: Path, data: bytes) -> None:
+    with file.open("wb", buffering=0) as out:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[out.write(rest) :]
+        os.fsync(out.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

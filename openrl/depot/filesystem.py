@@ -1,0 +1,129 @@
+"""The depot over fsspec: one URL, one root; see `port.Depot` for what it promises.
+
+A key is a relative path of plain names, `adapters/3f9a/adapter_model.safetensors`; a name with a leading dot is ours. A
+folder is complete once its manifest, a file that lists the others with their sizes, is there.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from uuid import uuid4
+
+from fsspec.core import url_to_fs
+
+from openrl.depot.carriers import Carrier, Disk, Remote
+from openrl.domain.errors import DepotUnreachable
+
+MANIFEST = ".complete"
+_KEY = re.compile(r"[A-Za-z0-9_:=+-][A-Za-z0-9_:=+.-]*(/[A-Za-z0-9_:=+-][A-Za-z0-9_:=+.-]*)*")
+
+
+class FsspecDepot:
+    """Thread-safe. One per process: the remote stores' connections must not cross a fork.
+
+    `url` is `file:///FOLDER` or any other that fsspec knows (`s3://bucket/prefix`; `memory://` for tests). Raises
+    DepotUnreachable for one whose driver is missing, and so does every method when the store fails.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._carrier = _carrier(url)
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._reached():
+            self._carrier.write(_valid(key), data)
+
+    def get(self, key: str) -> bytes:
+        with self._reached(key):
+            return self._carrier.read(_valid(key))
+
+    def delete(self, key: str) -> None:
+        with self._reached(), suppress(FileNotFoundError):
+            self._carrier.remove(_valid(key))
+
+    def put_folder(self, key: str, files: Mapping[str, bytes]) -> int:
+        """The bytes of the folder that stands there afterwards, this writer's or an earlier one's."""
+        assert files, f"{key}: an empty folder"
+        sizes = self._manifest(_valid(key))
+        if sizes is None:
+            sizes = {_valid(name): len(data) for name, data in files.items()}
+            with self._reached():
+                self._carrier.write_tree(key, {**files, MANIFEST: json.dumps(sizes).encode()}, last=MANIFEST)
+        return sum(sizes.values())
+
+    def get_folder(self, key: str) -> dict[str, bytes]:
+        """Raises KeyError where it is not complete, DepotUnreachable where a file was lost or cut short since."""
+        sizes = self._manifest(_valid(key))
+        if sizes is None:
+            raise KeyError(key)
+        with self._reached(key):
+            files = {name: self._carrier.read(f"{key}/{name}") for name in sizes}
+        for name, data in files.items():
+            if len(data) != sizes[name]:
+                raise DepotUnreachable(self.url, f"{key}/{name} is damaged: {len(data)} of {sizes[name]} bytes")
+        return files
+
+    def has_folder(self, key: str) -> bool:
+        return self._manifest(_valid(key)) is not None
+
+    def delete_folder(self, key: str) -> None:
+        with self._reached(), suppress(FileNotFoundError):
+            self._carrier.remove_tree(_valid(key), first=MANIFEST)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Keys of the files that were put below a folder, `""` for all; in no order."""
+        if prefix:
+            _valid(prefix)
+        with self._reached(), suppress(FileNotFoundError):
+            yield from (key for key in self._carrier.walk(prefix) if not key.endswith(f"/{MANIFEST}"))
+
+    def check(self) -> None:
+        """Write, read back and delete a probe, and tidy up; raises DepotUnreachable with what is wrong."""
+        probe, data = f".probe/{uuid4().hex}", b"openrl"
+        try:
+            self._carrier.write(probe, data)
+            read = self._carrier.read(probe)
+            self._carrier.remove(probe)
+            self._carrier.tidy()
+        except Exception as error:  # stores have exceptions of their own for a bad login or a missing bucket
+            raise DepotUnreachable(self.url, _told(error)) from error
+        if read != data:
+            raise DepotUnreachable(self.url, "what was written is not what is read")
+
+    def _manifest(self, key: str) -> dict[str, int] | None:
+        with self._reached():
+            try:
+                sizes: dict[str, int] = json.loads(self._carrier.read(f"{key}/{MANIFEST}"))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return sizes
+
+    @contextmanager
+    def _reached(self, key: str | None = None) -> Iterator[None]:
+        """The store's failures as ours. With a key, that it is not there is a KeyError."""
+        try:
+            yield
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            if key is None:
+                raise DepotUnreachable(self.url, _told(error)) from error
+            raise KeyError(key) from error
+        except OSError as error:
+            raise DepotUnreachable(self.url, _told(error)) from error
+
+
+def _carrier(url: str) -> Carrier:
+    try:
+        files, root = url_to_fs(url)
+    except (ImportError, ValueError) as error:  # no such protocol, or its driver is not installed
+        raise DepotUnreachable(url, _told(error)) from error
+    return Disk(root) if "file" in files.protocol else Remote(files, root)
+
+
+def _valid(key: str) -> str:
+    assert _KEY.fullmatch(key), f"{key!r} is no depot key: names of letters, digits and _:=+.- with / between them"
+    return key
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,36 @@
+"""Actions, results, failures and bells as msgpack. Knows the domain's dataclasses, and nothing of rows or shelves.
+
+An action or result is told by its `kind`, which is kept beside the bytes. Tensors travel as raw bytes, uncopied.
+"""
+
+from typing import Any, get_args
+
+import msgspec
+
+from openrl.domain.op import Action, Bell
+from openrl.domain.outcome import Failure, Result
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    shape.kind: msgspec.msgpack.Decoder(shape) for shape in (*get_args(Action), *get_args(Result))
+}
+_BELLS = msgspec.msgpack.Decoder(Bell)
+_FAILURES = msgspec.msgpack.Decoder(Failure)
+
+
+def encode(thing: Action | Result | Bell | Failure) -> bytes:
+    return _ENCODER.encode(thing)
+
+
+def decode(kind: str, data: bytes) -> Any:
+    """The action or result of that kind. Raises KeyError for a kind that is neither, msgspec.DecodeError for bytes
+    that are not of that kind."""
+    return _DECODERS[kind].decode(data)
+
+
+def decode_bell(data: bytes) -> Bell:
+    return _BELLS.decode(data)
+
+
+def decode_failure(data: bytes) -> Failure:
+    return _FAILURES.decode(data)

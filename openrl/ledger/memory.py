@@ -1,0 +1,270 @@
+"""A ledger in memory: a double for tests, with the same rules as `redis` and a clock one can set.
+
+Knows no bytes: ops and results are kept as they are, so nothing ever goes to a shelf.
+"""
+
+import time
+from bisect import insort
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from threading import RLock
+
+from openrl.domain.errors import CallerError, LeaseLost, PassingError, TooManyWaiting, TurnPassed, WornOut
+from openrl.domain.ids import OpId, RunId, TenantId
+from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp
+from openrl.domain.outcome import Failure, Record, Result, failure_of
+from openrl.ledger.port import Held, Limits, Ring, Swept
+
+
+@dataclass(slots=True)
+class _Row:
+    op: Op
+    bell: Bell
+    status: Status = Status.WAITING
+    attempts: int = 0
+    epoch: int = 0
+    settled_by: int | None = None  #: epoch
+    rings: int = 0
+    due: float | None = None  #: when to ring again, when a hold lapses, or when it settled; None while blocked
+    result: Result | None = None
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    next: int = 0
+    unsettled: dict[int, OpId] = field(default_factory=dict)  #: by turn
+    skips: set[int] = field(default_factory=set)  #: turns settled before the run came to them
+    gap_since: float | None = None
+
+
+class MemoryLedger:
+    """A `Ledger`. `on_settled` are called with the id of each op as it settles; MemoryNotices adds itself there."""
+
+    def __init__(self, ring: Ring, *, limits: Limits | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._ring, self._limits, self._clock = ring, limits or Limits(), clock
+        self._rows: dict[OpId, _Row] = {}
+        self._once: dict[str, OpId] = {}
+        self._runs: defaultdict[RunId, _Run] = defaultdict(_Run)
+        self._waiting: Counter[TenantId] = Counter()
+        self._to_ring: list[Bell] = []
+        self._lock = RLock()
+        self.on_settled: list[Callable[[OpId], None]] = []
+
+    # -------------------------------------------------------------------------------------------- coming in
+    def append(self, op: Op, bell: Bell) -> OpId:
+        with self._lock:
+            if (first := self._once.get(op.once)) is not None:
+                return first
+            run = self._runs[op.run] if isinstance(op, TrainOp) else None
+            self._admit(op, run)
+            self._once[op.once] = op.id
+            self._rows[op.id] = _Row(op, bell)
+            self._waiting[op.tenant] += 1
+            if run is None:
+                self._ready(op.id)
+            elif isinstance(op, TrainOp):
+                run.unsettled[op.turn] = op.id
+                self._come_to(run)
+        self._ring_all()
+        return op.id
+
+    def _admit(self, op: Op, run: _Run | None) -> None:
+        awaited = False
+        if run is not None and isinstance(op, TrainOp):
+            if op.turn < run.next or op.turn in run.skips:
+                raise TurnPassed(op.run, op.turn)
+            awaited = op.turn == run.next and run.gap_since is not None
+        if not awaited and self._waiting[op.tenant] >= self._limits.max_waiting_per_tenant:
+            raise TooManyWaiting(self._limits.max_waiting_per_tenant)
+
+    def skip(self, run: RunId, turn: int) -> None:
+        with self._lock:
+            if turn not in self._runs[run].unsettled:
+                self._pass(self._runs[run], turn)
+        self._ring_all()
+
+    # -------------------------------------------------------------------------------------------- being worked on
+    def claim(self, op_id: OpId) -> Held | None:
+        with self._lock:
+            held = self._claim(op_id)
+        self._ring_all()
+        return held
+
+    def _claim(self, op_id: OpId) -> Held | None:
+        row = self._rows.get(op_id)
+        if row is None or row.status is not Status.WAITING or row.due is None:
+            return None
+        if row.attempts >= self._limits.max_attempts:
+            self._settle(row, failure=failure_of(WornOut(self._limits.max_attempts)))
+            return None
+        row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
+        row.attempts += 1
+        row.epoch += 1
+        return Held(op=row.op, epoch=row.epoch, attempt=row.attempts)
+
+    def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
+        lost = set()
+        with self._lock:
+            for claim in held:
+                if self._holds(claim):
+                    self._rows[claim.op.id].due = self._clock() + self._limits.hold_seconds
+                else:
+                    lost.add(claim.op.id)
+        return frozenset(lost)
+
+    def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
+        with self._lock:
+            if not self._holds(held):
+                raise LeaseLost(held.op.id)
+            self._rows[held.op.id].attempts -= not counts
+            self._ready(held.op.id)
+        self._ring_all()
+
+    def _holds(self, claim: Held) -> bool:
+        row = self._rows.get(claim.op.id)
+        return row is not None and row.status is Status.HELD and row.epoch == claim.epoch
+
+    # -------------------------------------------------------------------------------------------- ending
+    def done(self, held: Held, result: Result) -> None:
+        self._settle_held(held, result=result)
+
+    def failed(self, held: Held, failure: Failure) -> None:
+        self._settle_held(held, failure=failure)
+
+    def cancel(self, op_id: OpId, error: CallerError) -> None:
+        with self._lock:
+            row = self._rows.get(op_id)
+            if row is not None and row.status not in SETTLED:
+                self._settle(row, failure=failure_of(error))
+        self._ring_all()
+
+    def _settle_held(self, held: Held, *, result: Result | None = None, failure: Failure | None = None) -> None:
+        with self._lock:
+            row = self._rows.get(held.op.id)
+            if row is None or not self._holds(held):
+                status = Status.FAILED if result is None else Status.DONE
+                if row is not None and (row.settled_by, row.status) == (held.epoch, status):
+                    return  # the same settlement again
+                raise LeaseLost(held.op.id)
+            row.settled_by = held.epoch
+            self._settle(row, result=result, failure=failure)
+        self._ring_all()
+
+    def _settle(self, row: _Row, *, result: Result | None = None, failure: Failure | None = None) -> None:
+        op = row.op
+        row.status = Status.FAILED if result is None else Status.DONE
+        row.result, row.failure, row.due = result, failure, self._clock()
+        self._waiting[op.tenant] -= 1
+        if isinstance(op, TrainOp):
+            del self._runs[op.run].unsettled[op.turn]
+            self._pass(self._runs[op.run], op.turn)
+        for tell in self.on_settled:
+            tell(op.id)
+
+    # -------------------------------------------------------------------------------------------- turns
+    def _pass(self, run: _Run, turn: int) -> None:
+        if turn < run.next:
+            return
+        run.skips.add(turn)
+        self._come_to(run)
+
+    def _come_to(self, run: _Run) -> None:
+        """Move past settled turns; the op there becomes ready once, or the run waits for it."""
+        while run.next in run.skips:
+            run.skips.remove(run.next)
+            run.next += 1
+        here = run.unsettled.get(run.next)
+        if here is not None:
+            run.gap_since = None
+            if self._rows[here].due is None:
+                self._ready(here)
+        elif not run.unsettled:
+            run.gap_since = None
+        elif run.gap_since is None:
+            run.gap_since = self._clock()
+
+    def _ready(self, op_id: OpId) -> None:
+        row = self._rows[op_id]
+        row.status, row.rings, row.due = Status.WAITING, 0, self._clock() + self._limits.ring_again_seconds
+        self._to_ring.append(row.bell)
+
+    def _ring_all(self) -> None:
+        """Outside the lock, after the row: a bell may be answered before `ring` returns."""
+        with self._lock:
+            bells, self._to_ring = self._to_ring, []
+        for bell in bells:
+            self._ring(bell)
+
+    # -------------------------------------------------------------------------------------------- asking
+    def read(self, op_id: OpId) -> Record | None:
+        with self._lock:
+            row = self._rows.get(op_id)
+            if row is None:
+                return None
+            return Record(
+                id=op_id,
+                tenant=row.op.tenant,
+                kind=row.op.action.kind,
+                status=row.status,
+                attempts=row.attempts,
+                result=row.result,
+                failure=row.failure,
+            )
+
+    def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:
+        with self._lock:
+            return {op_id: self._rows[op_id].status for op_id in op_ids if op_id in self._rows}
+
+    def waiting(self, tenant: TenantId) -> int:
+        with self._lock:
+            return self._waiting[tenant]
+
+    # -------------------------------------------------------------------------------------------- putting right
+    def sweep(self) -> Swept:
+        with self._lock:
+            swept = Swept(
+                rung_again=sum(map(self._ring_again, self._due(Status.WAITING))),
+                given_up=sum(map(self._give_up, self._due(Status.HELD))),
+                taken_back=sum(map(self._take_back, self._due(Status.HELD))),
+                gaps_skipped=sum(map(self._skip_gap, list(self._runs.values()))),
+                forgotten=sum(map(self._forget, self._due(*SETTLED, after=self._limits.keep_seconds))),
+            )
+        self._ring_all()
+        return swept
+
+    def _due(self, *statuses: Status, after: float = 0.0) -> list[_Row]:
+        due: list[tuple[float, OpId]] = []
+        for op_id, row in self._rows.items():
+            if row.status in statuses and row.due is not None and row.due + after <= self._clock():
+                insort(due, (row.due, op_id))
+        return [self._rows[op_id] for _, op_id in due]
+
+    def _ring_again(self, row: _Row) -> bool:
+        row.rings += 1
+        row.due = self._clock() + self._limits.ring_again_seconds * 2 ** min(row.rings, 3)
+        self._to_ring.append(row.bell)
+        return True
+
+    def _give_up(self, row: _Row) -> bool:
+        if row.attempts < self._limits.max_attempts:
+            return False
+        self._settle(row, failure=failure_of(WornOut(self._limits.max_attempts)))
+        return True
+
+    def _take_back(self, row: _Row) -> bool:
+        self._ready(row.op.id)
+        return True
+
+    def _skip_gap(self, run: _Run) -> bool:
+        if run.gap_since is None or run.gap_since + self._limits.gap_seconds > self._clock():
+            return False
+        run.next = min(run.unsettled)
+        run.skips = {turn for turn in run.skips if turn > run.next}
+        self._come_to(run)
+        return True
+
+    def _forget(self, row: _Row) -> bool:
+        del self._rows[row.op.id], self._once[row.op.once]
+        return True

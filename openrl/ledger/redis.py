@@ -1,0 +1,274 @@
+"""The ledger in Redis (or Valkey): every call is one script and one round trip, atomic on the server's own clock.
+
+`rows.lua` tells what lies where. Row first, bell second: a script answers the bells to ring, and they are rung here
+when it is through; `sweep` rings again where that never happened. Bytes for the shelf are put there before their row is
+written and deleted after. Scripts make up keys from the prefix, so a cluster needs a prefix with a `{hash tag}`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from importlib import resources
+from typing import Any, Final, TypeVar, cast
+
+import redis
+
+from openrl.domain.errors import (
+    BytesLost,
+    CallerError,
+    LeaseLost,
+    LedgerUnreachable,
+    PassingError,
+    TooManyWaiting,
+    TurnPassed,
+    WornOut,
+)
+from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
+from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainOp
+from openrl.domain.outcome import Failure, Record, Result, failure_of
+from openrl.ledger import codec
+from openrl.ledger.keys import Keys, body_key, result_key
+from openrl.ledger.port import Held, Limits, Ring, Shelf, Swept
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
+_READ_FIELDS: Final = (
+    "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by",
+)  # fmt: skip
+
+
+class RedisLedger:
+    """A `Ledger`. The client must answer bytes (`decode_responses` off) and may be shared between threads.
+
+    `holder` names this process in the rows it holds. `clock_offset` gives seconds to add to the server's clock, so that
+    tests need not sleep."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        shelf: Shelf,
+        ring: Ring,
+        *,
+        holder: str,
+        limits: Limits,
+        prefix: str = "openrl:",
+        clock_offset: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        assert not client.get_encoder().decode_responses, "rows hold bytes: use a client with decode_responses=False"
+        self._client, self._shelf, self._ring = client, shelf, ring
+        self._holder, self._limits = holder, limits
+        self._keys, self._clock_offset = Keys(prefix), clock_offset
+        self._worn_out = codec.encode(failure_of(WornOut(limits.max_attempts)))
+        self._scripts = _scripts(client)
+
+    # -------------------------------------------------------------------------------------------- coming in
+    def append(self, op: Op, bell: Bell) -> OpId:
+        body = codec.encode(op.action)
+        by_reference = len(body) > self._limits.inline_bytes
+        if by_reference:
+            self._shelf.put(body_key(op.id), body)
+        run, turn, own = _shape_fields(op)
+        place = ("body_at", "shelf") if by_reference else ("body_at", "inline", "body", body)
+        word, first, status, bells = self._call(
+            "append", self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, run, turn,
+            "kind", op.action.kind, "bell", codec.encode(bell), *own, *place,
+        )  # fmt: skip
+        first_id = OpId(first.decode())
+        if by_reference and word != b"new" and not (first_id == op.id and status in (b"waiting", b"held")):
+            self._discard(body_key(op.id))
+        if word == b"passed":
+            raise TurnPassed(run, int(turn))
+        if word == b"full":
+            raise TooManyWaiting(self._limits.max_waiting_per_tenant)
+        self._ring_all(bells)
+        return first_id
+
+    def skip(self, run: RunId, turn: int) -> None:
+        self._ring_all(self._call("skip", run, turn))
+
+    # -------------------------------------------------------------------------------------------- being worked on
+    def claim(self, op_id: OpId) -> Held | None:
+        limits = self._limits
+        word, bells, bodies, *claim = self._call(
+            "claim", op_id, self._holder, limits.hold_seconds, limits.max_attempts, self._worn_out
+        )
+        self._follow_up(bells, bodies)
+        if word != b"held":
+            return None
+        epoch, attempt, row = claim
+        *shape, body_at, body = row
+        if body_at == b"shelf":
+            body = self._fetch_body(op_id, epoch)
+            if body is None:
+                return None
+        return Held(op=_op_of(op_id, shape, body), epoch=epoch, attempt=attempt)
+
+    def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
+        pairs = [part for claim in held for part in (claim.op.id, claim.epoch)]
+        if not pairs:
+            return frozenset()
+        return frozenset(OpId(lost.decode()) for lost in self._call("renew", self._limits.hold_seconds, *pairs))
+
+    def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
+        word, bells = self._call("give_back", held.op.id, held.epoch, int(counts))
+        if word == b"lost":
+            raise LeaseLost(held.op.id)
+        log.info("given back: %s", why or "no reason given", extra={"action": "give_back", "op": held.op.id})
+        self._ring_all(bells)
+
+    # -------------------------------------------------------------------------------------------- ending
+    def done(self, held: Held, result: Result) -> None:
+        data = codec.encode(result)
+        if len(data) <= self._limits.inline_bytes:
+            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "inline", "result", data)
+            return
+        key = result_key(held.op.id, held.epoch)
+        self._shelf.put(key, data)
+        try:
+            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "shelf")
+        except LeaseLost:
+            self._discard(key)
+            raise
+
+    def failed(self, held: Held, failure: Failure) -> None:
+        self._settle(held, Status.FAILED, "failure", codec.encode(failure))
+
+    def cancel(self, op_id: OpId, error: CallerError) -> None:
+        self._follow_up(*self._call("cancel", op_id, codec.encode(failure_of(error))))
+
+    def _settle(self, held: Held, status: Status, *ending: str | bytes) -> None:
+        word, bells, bodies = self._call("settle", held.op.id, held.epoch, status, *ending)
+        if word == b"lost":
+            raise LeaseLost(held.op.id)
+        self._follow_up(bells, bodies)
+
+    # -------------------------------------------------------------------------------------------- asking
+    def read(self, op_id: OpId) -> Record | None:
+        row = self._answer(lambda: cast(list[Any], self._client.hmget(self._keys.op(op_id), _READ_FIELDS)))
+        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by = row
+        if status is None:
+            return None
+        record = Record(
+            id=op_id,
+            tenant=TenantId(tenant.decode()),
+            kind=kind.decode(),
+            status=Status(status.decode()),
+            attempts=int(attempts),
+            failure=None if failure is None else codec.decode_failure(failure),
+        )
+        if record.status is not Status.DONE:
+            return record
+        try:
+            data = self._fetch(result_key(op_id, int(settled_by))) if result_at == b"shelf" else result
+        except BytesLost as error:
+            log.error("%s", error, extra={"action": "read", "op": op_id})
+            return replace(record, status=Status.FAILED, failure=failure_of(error))
+        return replace(record, result=codec.decode(result_kind.decode(), data))
+
+    def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:
+        return self._answer(lambda: statuses(self._client, self._keys, op_ids))
+
+    def waiting(self, tenant: TenantId) -> int:
+        return int(self._answer(lambda: self._client.hget(self._keys.tenants, tenant)) or 0)
+
+    # -------------------------------------------------------------------------------------------- putting right
+    def sweep(self) -> Swept:
+        limits = self._limits
+        bells, bodies, rung, taken, given_up, gaps, forgotten, results = self._call(
+            "sweep", limits.max_attempts, limits.gap_seconds, limits.keep_seconds, SWEEP_AT_MOST, self._worn_out
+        )
+        self._follow_up(bells, bodies)
+        for op_id, epoch in zip(results[::2], results[1::2], strict=True):
+            self._discard(result_key(OpId(op_id.decode()), int(epoch)))
+        return Swept(rung_again=rung, taken_back=taken, given_up=given_up, gaps_skipped=gaps, forgotten=forgotten)
+
+    # -------------------------------------------------------------------------------------------- shared steps
+    def _call(self, name: str, *args: Any) -> Any:
+        header = (self._clock_offset(), self._limits.ring_again_seconds)
+        return self._answer(lambda: self._scripts[name](keys=(self._keys.prefix,), args=(*header, *args)))
+
+    def _answer(self, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return ask()
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise LedgerUnreachable(str(error)) from error
+
+    def _follow_up(self, bells: Sequence[bytes], bodies: Sequence[bytes]) -> None:
+        self._ring_all(bells)
+        for op_id in bodies:
+            self._discard(body_key(OpId(op_id.decode())))
+
+    def _ring_all(self, bells: Sequence[bytes]) -> None:
+        for bell in bells:
+            self._ring(codec.decode_bell(bell))
+
+    def _fetch(self, key: str) -> bytes:
+        try:
+            return self._shelf.get(key)
+        except KeyError as error:
+            raise BytesLost(key) from error
+
+    def _fetch_body(self, op_id: OpId, epoch: int) -> bytes | None:
+        """The body of an op just claimed, or None where it is gone: because the op was cancelled in this very moment,
+        or because the shelf lost it, which ends the op."""
+        try:
+            return self._fetch(body_key(op_id))
+        except BytesLost as error:
+            ending = ("failure", codec.encode(failure_of(error)))
+            word, bells, bodies = self._call("settle", op_id, epoch, Status.FAILED, *ending)
+            if word != b"lost":
+                log.error("%s", error, extra={"action": "claim", "op": op_id})
+            self._follow_up(bells, bodies)
+            return None
+
+    def _discard(self, key: str) -> None:
+        """What is deleted has no row any more: a shelf that refuses costs space and must not undo what was settled."""
+        try:
+            self._shelf.delete(key)
+        except Exception:
+            log.exception("left on the shelf: %s", key, extra={"action": "discard"})
+
+
+def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[OpId, str]:
+    """Status by op in one round trip; unknown ones are left out."""
+    wanted = list(op_ids)
+    if not wanted:
+        return {}
+    pipeline = client.pipeline(transaction=False)
+    for op_id in wanted:
+        pipeline.hget(keys.op(op_id), "status")
+    found = cast(list[bytes | None], pipeline.execute())
+    return {op_id: status.decode() for op_id, status in zip(wanted, found, strict=True) if status is not None}
+
+
+def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
+    here = resources.files("openrl.ledger")
+    head = (here / "rows.lua").read_text()
+    names = ("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep")
+    return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
+
+
+def _shape_fields(op: Op) -> tuple[str, str, tuple[str | int, ...]]:
+    """An op's run and turn (empty where it has none), and the fields that only its shape has."""
+    match op:
+        case TrainOp():
+            return op.run, str(op.turn), ()
+        case SampleOp():
+            return "", "", ("sampler", op.sampler, "number", op.number)
+        case RewardOp():
+            return "", "", ()
+
+
+def _op_of(op_id: OpId, shape: Sequence[bytes | None], body: bytes) -> Op:
+    kind, tenant, run, turn, sampler, number = ("" if part is None else part.decode() for part in shape)
+    action: Action = codec.decode(kind, body)
+    owner = TenantId(tenant)
+    if run:
+        return TrainOp(id=op_id, tenant=owner, run=RunId(run), turn=int(turn), action=cast(Any, action))
+    if sampler:
+        return SampleOp(
+            id=op_id, tenant=owner, sampler=SamplerId(sampler), number=int(number), action=cast(Any, action)
+        )
+    return RewardOp(id=op_id, tenant=owner, action=cast(Any, action))

@@ -1,0 +1,121 @@
+"""Who is at work, and which base models this deployment serves. Knows no ops.
+
+A worker announces itself again before its time runs out. The card of a model outlives the worker, so that requests are
+taken while it restarts.
+"""
+
+import time
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Final, Protocol
+
+import msgspec
+import redis
+
+from openrl.domain.errors import LedgerUnreachable
+from openrl.domain.ids import WorkerId
+from openrl.domain.model import ModelCard
+from openrl.domain.worker import WorkerInfo
+
+CARD_SECONDS: Final = 24 * 3600.0  #: how long after the last announcement a model still counts as served
+
+_WORKERS = msgspec.json.Decoder(WorkerInfo)
+_CARDS = msgspec.json.Decoder(ModelCard)
+
+
+class Roster(Protocol):
+    def announce(self, worker: WorkerInfo, ttl_seconds: float) -> None:
+        """The worker is alive, for `ttl_seconds` from now; its cards for CARD_SECONDS."""
+        ...
+
+    def leave(self, worker: WorkerId) -> None:
+        """The worker is gone. Its models are served on: it may be restarting."""
+        ...
+
+    def withdraw(self, model: str) -> None:
+        """The model of that canonical name is no longer served, until a worker announces it again."""
+        ...
+
+    def workers(self) -> list[WorkerInfo]:
+        """Those alive, by id."""
+        ...
+
+    def cards(self) -> list[ModelCard]:
+        """One for each model served, by name."""
+        ...
+
+
+class RedisRoster:
+    """A `Roster` in Redis, on the server's clock; one round trip per call."""
+
+    def __init__(
+        self, client: redis.Redis, prefix: str = "openrl:", *, clock_offset: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._client, self._prefix, self._clock_offset = client, prefix, clock_offset
+        self._announce = client.register_script((resources.files("openrl.ledger") / "announce.lua").read_text())
+
+    def announce(self, worker: WorkerInfo, ttl_seconds: float) -> None:
+        cards = [part for card in worker.cards for part in (card.name, msgspec.json.encode(card))]
+        args = (self._clock_offset(), worker.id, msgspec.json.encode(worker), ttl_seconds, CARD_SECONDS, *cards)
+        _answer(lambda: self._announce(keys=(self._prefix,), args=args))
+
+    def leave(self, worker: WorkerId) -> None:
+        self._forget("workers", worker)
+
+    def withdraw(self, model: str) -> None:
+        self._forget("cards", model)
+
+    def workers(self) -> list[WorkerInfo]:
+        return [_WORKERS.decode(info) for info in self._standing("workers")]
+
+    def cards(self) -> list[ModelCard]:
+        return [_CARDS.decode(card) for card in self._standing("cards")]
+
+    def _forget(self, what: str, name: str) -> None:
+        pipeline = self._client.pipeline()
+        pipeline.hdel(self._prefix + what, name)
+        pipeline.zrem(f"{self._prefix}{what}_until", name)
+        _answer(pipeline.execute)
+
+    def _standing(self, what: str) -> list[bytes]:
+        """What was announced and still holds, in the order of its names."""
+        pipeline = self._client.pipeline()
+        pipeline.time()
+        pipeline.zrange(f"{self._prefix}{what}_until", 0, -1, withscores=True)
+        pipeline.hgetall(self._prefix + what)
+        (seconds, micros), until, announced = _answer(pipeline.execute)
+        now = seconds + micros / 1e6 + self._clock_offset()
+        return [announced[name] for name in sorted(name for name, end in until if end > now)]
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise LedgerUnreachable(str(error)) from error
+
+
+class MemoryRoster:
+    """A `Roster` in memory: a double for tests."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._workers: dict[WorkerId, tuple[float, WorkerInfo]] = {}
+        self._cards: dict[str, tuple[float, ModelCard]] = {}
+
+    def announce(self, worker: WorkerInfo, ttl_seconds: float) -> None:
+        self._workers[worker.id] = (self._clock() + ttl_seconds, worker)
+        for card in worker.cards:
+            self._cards[card.name] = (self._clock() + CARD_SECONDS, card)
+
+    def leave(self, worker: WorkerId) -> None:
+        self._workers.pop(worker, None)
+
+    def withdraw(self, model: str) -> None:
+        self._cards.pop(model, None)
+
+    def workers(self) -> list[WorkerInfo]:
+        return [info for _, (until, info) in sorted(self._workers.items()) if until > self._clock()]
+
+    def cards(self) -> list[ModelCard]:
+        return [card for _, (until, card) in sorted(self._cards.items()) if until > self._clock()]

@@ -1,0 +1,94 @@
+-- The head of every ledger script: the clock, and how an op becomes ready, settles, and lets its run go on.
+--
+-- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
+--
+-- op:<id>      hash    kind tenant once run turn sampler number status attempts epoch; while unsettled also
+--                      body_at body bell holder rings; when settled also result_at result result_kind failure
+-- once:<once>  string  id of the first op appended with it
+-- tenants      hash    tenant -> unsettled ops
+-- next         hash    run -> the turn it has come to (absent: 0); kept for ever, some 100 bytes a run
+-- turns:<run>  zset    ids of unsettled ops by turn
+-- skips:<run>  set     turns settled before the run came to them
+-- gaps         zset    runs that wait for a missing turn with ops behind it, by the time these became blocked
+-- ready        zset    ids of runnable ops nobody holds, by the time to ring them again
+-- held         zset    ids of held ops, by the time their hold lapses
+-- endings      zset    ids of settled ops, by the time they settled
+-- settled      channel ids of ops as they settle
+local p = KEYS[1]
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6 + tonumber(ARGV[1])
+local ring_again = tonumber(ARGV[2])
+
+local bells = {}   -- to ring when the script is through
+local bodies = {}  -- ids of ops whose body is to leave the shelf
+
+-- Lua would print a time with 14 digits, which ends at a tenth of a millisecond.
+local function stamp(seconds) return string.format('%.6f', seconds) end
+
+local function next_turn(run) return tonumber(redis.call('HGET', p .. 'next', run) or 0) end
+
+local function op_at(run, turn)
+  return redis.call('ZRANGEBYSCORE', p .. 'turns:' .. run, turn, turn, 'LIMIT', 0, 1)[1]
+end
+
+local function ready(id)
+  redis.call('HSET', p .. 'op:' .. id, 'rings', 0)
+  redis.call('ZADD', p .. 'ready', stamp(now + ring_again), id)
+  bells[#bells + 1] = redis.call('HGET', p .. 'op:' .. id, 'bell')
+end
+
+-- The clock of a gap runs from when an op first stood behind it, even if other missing turns come in meanwhile.
+local function gap(run)
+  if redis.call('EXISTS', p .. 'turns:' .. run) == 1 then
+    redis.call('ZADD', p .. 'gaps', 'NX', stamp(now), run)
+  else
+    redis.call('ZREM', p .. 'gaps', run)
+  end
+end
+
+-- The run has come to `turn`, or past it where the turns from there on were settled before.
+local function reach(run, turn)
+  while redis.call('SREM', p .. 'skips:' .. run, turn) == 1 do turn = turn + 1 end
+  redis.call('HSET', p .. 'next', run, turn)
+  local id = op_at(run, turn)
+  if id then
+    redis.call('ZREM', p .. 'gaps', run)
+    ready(id)
+  else
+    gap(run)
+  end
+end
+
+local function pass(run, turn)
+  local next = next_turn(run)
+  if turn == next then
+    reach(run, turn + 1)
+  elseif turn > next then
+    redis.call('SADD', p .. 'skips:' .. run, turn)
+    if redis.call('ZSCORE', p .. 'gaps', run) then gap(run) end
+  end
+end
+
+-- `...` are field-value pairs that tell how the op ended. The row keeps no body and no bell from here on.
+local function settle(id, status, ...)
+  local key = p .. 'op:' .. id
+  local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at')
+  local tenant, run, turn, body_at = row[1], row[2], row[3], row[4]
+  redis.call('HSET', key, 'status', status, ...)
+  redis.call('HDEL', key, 'body', 'body_at', 'bell', 'holder', 'rings')
+  redis.call('ZREM', p .. 'ready', id)
+  redis.call('ZREM', p .. 'held', id)
+  redis.call('ZADD', p .. 'endings', stamp(now), id)
+  if redis.call('HINCRBY', p .. 'tenants', tenant, -1) <= 0 then redis.call('HDEL', p .. 'tenants', tenant) end
+  if body_at == 'shelf' then bodies[#bodies + 1] = id end
+  if run ~= '' then
+    redis.call('ZREM', p .. 'turns:' .. run, id)
+    pass(run, tonumber(turn))
+  end
+  redis.call('PUBLISH', p .. 'settled', id)
+end
+
+local function holds(id, epoch)
+  local row = redis.call('HMGET', p .. 'op:' .. id, 'status', 'epoch')
+  return row[1] == 'held' and row[2] == epoch
+end

@@ -1,0 +1,10 @@
+-- ARGV[3] id  [4] epoch  [5] done or failed  [6...] fields that tell how it ended -> word, bells, bodies
+local id, epoch, status = ARGV[3], ARGV[4], ARGV[5]
+if not holds(id, epoch) then
+  -- The same settlement again: its first answer was lost on the way.
+  local row = redis.call('HMGET', p .. 'op:' .. id, 'status', 'settled_by')
+  if row[1] == status and row[2] == epoch then return { 'again', bells, bodies } end
+  return { 'lost', bells, bodies }
+end
+settle(id, status, 'settled_by', epoch, unpack(ARGV, 6))
+return { 'settled', bells, bodies }

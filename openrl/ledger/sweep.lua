@@ -1,0 +1,51 @@
+-- ARGV[3] max_attempts  [4] gap_seconds  [5] keep_seconds  [6] most of each kind to put right in one call
+-- [7] failure of a worn out op
+-- -> bells, bodies, rung again, taken back, given up, gaps skipped, forgotten, (id, epoch) of results to leave the shelf
+local rung, taken, given_up, gaps, forgotten, results = 0, 0, 0, 0, 0, {}
+
+local function due(index, since)
+  return redis.call('ZRANGEBYSCORE', p .. index, '-inf', stamp(since), 'LIMIT', 0, ARGV[6])
+end
+
+-- Bells before holds: what is taken back below has just been rung.
+-- The pause doubles up to eightfold: in a long queue a bell is more likely to be far back than lost.
+for _, id in ipairs(due('ready', now)) do
+  local rings = redis.call('HINCRBY', p .. 'op:' .. id, 'rings', 1)
+  redis.call('ZADD', p .. 'ready', stamp(now + ring_again * 2 ^ math.min(rings, 3)), id)
+  bells[#bells + 1] = redis.call('HGET', p .. 'op:' .. id, 'bell')
+  rung = rung + 1
+end
+
+for _, id in ipairs(due('held', now)) do
+  if tonumber(redis.call('HGET', p .. 'op:' .. id, 'attempts')) >= tonumber(ARGV[3]) then
+    settle(id, 'failed', 'failure', ARGV[7])
+    given_up = given_up + 1
+  else
+    redis.call('HSET', p .. 'op:' .. id, 'status', 'waiting', 'holder', '')
+    redis.call('ZREM', p .. 'held', id)
+    ready(id)
+    taken = taken + 1
+  end
+end
+
+for _, run in ipairs(due('gaps', now - tonumber(ARGV[4]))) do
+  local behind = tonumber(redis.call('ZRANGE', p .. 'turns:' .. run, 0, 0, 'WITHSCORES')[2])
+  for _, turn in ipairs(redis.call('SMEMBERS', p .. 'skips:' .. run)) do
+    if tonumber(turn) < behind then redis.call('SREM', p .. 'skips:' .. run, turn) end
+  end
+  reach(run, behind)
+  gaps = gaps + 1
+end
+
+for _, id in ipairs(due('endings', now - tonumber(ARGV[5]))) do
+  local row = redis.call('HMGET', p .. 'op:' .. id, 'once', 'result_at', 'settled_by')
+  redis.call('DEL', p .. 'op:' .. id, p .. 'once:' .. row[1])
+  redis.call('ZREM', p .. 'endings', id)
+  if row[2] == 'shelf' then
+    results[#results + 1] = id
+    results[#results + 1] = row[3]
+  end
+  forgotten = forgotten + 1
+end
+
+return { bells, bodies, rung, taken, given_up, gaps, forgotten, results }

@@ -1,0 +1,54 @@
+"""The desk: claim an op, let the work be done, write down how it ended. The same for every queue."""
+
+import logging
+import time
+from typing import Any
+
+from openrl.domain.errors import CallerError, Draining, LeaseLost, PassingError
+from openrl.domain.ids import OpId
+from openrl.domain.outcome import failure_of
+from openrl.ledger.port import Held, Ledger
+from workers.keeper import Keeper
+from workers.work import Work
+
+log = logging.getLogger(__name__)
+
+
+def serve(ledger: Ledger, keeper: Keeper, work: Work[Any], op_id: OpId) -> None:
+    """Answer one bell. What the work raised is raised again once written down, so that whoever watches sees it."""
+    held = ledger.claim(op_id)
+    if held is None:  # settled, held elsewhere, not its turn, or worn out: a bell may ring twice
+        return
+    started = time.monotonic()
+    with keeper.keeping(held, lost=work.abort):
+        try:
+            _carry_out(ledger, work, held)
+        except LeaseLost:
+            log.warning("result refused: the op is held by another now", extra=_fields(held, started))
+        else:
+            log.debug("op carried out", extra=_fields(held, started))
+
+
+def _carry_out(ledger: Ledger, work: Work[Any], held: Held) -> None:
+    try:
+        result = work(held.op)
+    except PassingError as error:
+        ledger.give_back(held, error, counts=not isinstance(error, Draining))
+    except CallerError as error:
+        ledger.failed(held, failure_of(error))
+        raise
+    except Exception as error:  # a bug is still an answer: no client waits on silence
+        ledger.failed(held, failure_of(error))
+        raise
+    else:
+        ledger.done(held, result)
+
+
+def _fields(held: Held, started: float) -> dict[str, object]:
+    return {
+        "action": held.op.action.kind,
+        "op": held.op.id,
+        "tenant": held.op.tenant,
+        "attempt": held.attempt,
+        "seconds": round(time.monotonic() - started, 4),
+    }

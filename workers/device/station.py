@@ -1,0 +1,80 @@
+"""Equips a station with a base model and the engines on it."""
+
+import logging
+from contextlib import ExitStack
+
+from openrl.catalog.repository import Catalog
+from openrl.config import Settings
+from openrl.domain.errors import WeightsNotArrived
+from openrl.domain.ids import DepotKey
+from openrl.domain.model import ModelCard
+from openrl.models.catalogue import find, resolve
+from workers.device.loop import DeviceLoop
+from workers.model.base import BaseModel, load_base
+from workers.model.devices import choose_device, choose_dtype, set_threads
+from workers.sample.engine import SampleEngine
+from workers.sample.work import SampleWork
+from workers.station import Station, step
+from workers.train.engine import Batch, TrainEngine
+from workers.train.work import TrainWork
+
+log = logging.getLogger(__name__)
+
+
+def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool, samples: bool) -> ModelCard:
+    """Load the base model and put the asked engines on it. Raises OperatorError where that cannot be."""
+    source = str(resolve(settings.base_model, settings.home))
+    with step(f"base model {source}"):
+        threads = set_threads(settings.worker.threads)
+        device = choose_device(settings.worker.device)
+        dtype = choose_dtype(settings.worker.dtype, device)
+        base = load_base(source, device=device, dtype=dtype)
+    log.info("on %s in %s with %d threads", device, dtype, threads, extra={"action": "start"})
+    trainer = TrainEngine(base, pack_tokens=settings.train.pack_tokens) if trains else None
+    sampler = _sampler(here, base, source, settings) if samples else None
+    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler)
+    if trainer is not None:
+        catalog = Catalog(settings.catalog_at)
+        hand_over = sampler.put_files if sampler is not None else None
+        here.works["train"] = TrainWork(trainer, loop, here.depot, catalog, hand_over)
+    if sampler is not None:
+        here.works["sample"] = SampleWork(sampler, loop)
+    loop.start()
+    closing.callback(loop.stop)
+    return _card(base, source, settings, trains=trains, samples=samples)
+
+
+def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> SampleEngine:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source)
+
+    def fetch(key: DepotKey) -> dict[str, bytes]:
+        try:
+            return here.depot.get_folder(key)
+        except KeyError:
+            raise WeightsNotArrived(key) from None
+
+    return SampleEngine(
+        base,
+        decode=tokenizer.decode,
+        max_rows=settings.sample.max_rows,
+        cache_tokens=settings.sample.cache_tokens,
+        fetch=fetch,
+    )
+
+
+def _card(base: BaseModel, source: str, settings: Settings, *, trains: bool, samples: bool) -> ModelCard:
+    listed = find(settings.base_model)
+    names = {source, *((listed.name, *listed.aliases) if listed else ())}
+    return ModelCard(
+        name=settings.base_model,
+        aliases=tuple(sorted(names - {settings.base_model})),
+        tokenizer_id=source,
+        architecture=base.architecture,
+        vocab_size=base.vocab_size,
+        context_length=base.context_length,
+        max_lora_rank=settings.train.max_lora_rank,
+        trainable=trains,
+        sampleable=samples,
+    )

@@ -1,0 +1,45 @@
+"""Keeps claims alive while engines work, and tells the work when one was lost."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from openrl.domain.ids import OpId
+from openrl.ledger.port import Held, Ledger
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """`renew` is to be called several times within the ledger's hold time (a Ticker does)."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._kept: dict[OpId, tuple[Held, Callable[[OpId], None]]] = {}
+
+    @contextmanager
+    def keeping(self, held: Held, lost: Callable[[OpId], None]) -> Iterator[None]:
+        """Renew the claim until the block ends; `lost` is called at most once, from another thread."""
+        entry = (held, lost)
+        with self._lock:
+            self._kept[held.op.id] = entry
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._kept.get(held.op.id) is entry:
+                    del self._kept[held.op.id]
+
+    def renew(self) -> None:
+        with self._lock:
+            kept = dict(self._kept)
+        if not kept:
+            return
+        for op_id in self._ledger.renew([held for held, _ in kept.values()]):
+            with self._lock:
+                if self._kept.get(op_id) is kept[op_id]:
+                    del self._kept[op_id]
+            log.warning("claim lost", extra={"action": "renew", "op": op_id})
+            kept[op_id][1](op_id)

@@ -1,0 +1,125 @@
+"""The frozen base model, with room for adapters at every linear layer. Train and sample engines share one."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
+
+from openrl.domain.errors import BaseModelMissing, ModelUnsupported
+from workers.model.layout import Group, ModelLayout, Target
+from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
+
+#: Which part of a decoder layer a linear belongs to, by the names that model families use.
+_GROUPS = {
+    Group.ATTN: re.compile(r"\.(self_attn|attn|attention)\.\w+$"),
+    Group.MLP: re.compile(r"\.(mlp|feed_forward)\.\w+$"),
+}
+
+
+class BaseModel:
+    """A causal language model whose weights never change. Not thread-safe: one thread computes at a time."""
+
+    def __init__(self, module: Any, source: str) -> None:
+        """Prepares a Hugging Face causal LM in place. Raises ModelUnsupported naming `source`."""
+        self.module = module.eval().requires_grad_(False)
+        config = module.config.get_text_config()
+        self._softcap: float | None = getattr(config, "final_logit_softcapping", None)
+        self._current = CurrentMix()
+        self._decoder: Any = module.get_decoder()
+        self.layout = _fit_adapters(module, self._current, source)
+        self._head: Any = module.get_output_embeddings()
+        first = next(module.parameters())
+        self.device: torch.device = first.device
+        self.dtype: torch.dtype = first.dtype
+        self.vocab_size: int = self._head.out_features
+        self.context_length: int = config.max_position_embeddings
+        self.eos_token_ids: tuple[int, ...] = _eos(config, getattr(module, "generation_config", None))
+        self.architecture: str = type(module).__name__
+        self._check_halves(source)
+
+    @contextmanager
+    def mixed(self, mix: Mix) -> Iterator[None]:
+        """Inside, all passes obey `mix`; a backward that recomputes must run inside too."""
+        before, self._current.mix = self._current.mix, mix
+        try:
+            yield
+        finally:
+            self._current.mix = before
+
+    @property
+    def mix(self) -> Mix:
+        return self._current.mix
+
+    def hidden(self, input_ids: Tensor, **kw: Any) -> Tensor:
+        """Last hidden states [B, T, width] of `input_ids` int64 [B, T]; `kw` (cache, mask, positions) goes along."""
+        kw.setdefault("use_cache", kw.get("past_key_values") is not None)
+        states: Tensor = self._decoder(input_ids=input_ids, **kw).last_hidden_state
+        return states
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits [..., vocab] of hidden states [B, T, width] or [B, width], in the base's dtype; rows as in the mix."""
+        logits: Tensor = self._head(hidden)
+        if self._softcap is None:
+            return logits
+        return torch.tanh(logits / self._softcap) * self._softcap
+
+    @torch.no_grad()
+    def _check_halves(self, source: str) -> None:
+        """Decoder and head together must be the whole model: some families scale logits in between."""
+        ids = torch.arange(4, device=self.device).unsqueeze(0) % self.vocab_size
+        whole = self.module(input_ids=ids, use_cache=False).logits
+        if not torch.allclose(self.head(self.hidden(ids)), whole, rtol=1e-2, atol=1e-2, equal_nan=True):
+            raise ModelUnsupported(source, f"{self.architecture} changes its logits in a way this server does not know")
+
+
+def load_base(source: str | Path, *, device: torch.device, dtype: torch.dtype) -> BaseModel:
+    """Loads a hub id or a folder. Raises BaseModelMissing, or ModelUnsupported where adapters find no place."""
+    try:
+        module: Any = AutoModelForCausalLM.from_pretrained(str(source), dtype=dtype, attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise BaseModelMissing(str(source), str(error)) from error
+    return BaseModel(module.to(device), str(source))
+
+
+def _fit_adapters(module: Any, current: CurrentMix, source: str) -> ModelLayout:
+    """Puts a MultiLoraLinear in the place of every target and returns the targets in order."""
+    head = module.get_output_embeddings()
+    found = [
+        (Target(name, linear.in_features, linear.out_features, group), linear)
+        for name, linear in module.named_modules()
+        if isinstance(linear, nn.Linear) and (group := _group(name, linear, head)) is not None
+    ]
+    _check_found(module, [target for target, _ in found], source)
+    for target, linear in found:
+        parent, _, leaf = target.name.rpartition(".")
+        setattr(module.get_submodule(parent), leaf, MultiLoraLinear(linear, target.name, current))
+    return ModelLayout(tuple(target for target, _ in found))
+
+
+def _group(name: str, linear: nn.Linear, head: nn.Module | None) -> Group | None:
+    if linear is head:
+        return Group.UNEMBED
+    return next((group for group, pattern in _GROUPS.items() if pattern.search(name)), None)
+
+
+def _check_found(module: Any, targets: list[Target], source: str) -> None:
+    """Every decoder layer must offer attention and MLP linears, and the model a linear head."""
+    layers = module.config.get_text_config().num_hidden_layers
+    for group, wanted in ((Group.ATTN, 2 * layers), (Group.MLP, 2 * layers), (Group.UNEMBED, 1)):
+        count = sum(target.group is group for target in targets)
+        if count < wanted:
+            raise ModelUnsupported(source, f"it has {count} {group} linear layers; at least {wanted} were expected")
+
+
+def _eos(config: Any, generation: Any) -> tuple[int, ...]:
+    """End-of-sequence ids of both configs, each once."""
+    ids: list[int] = []
+    for holder in (generation, config):
+        value = getattr(holder, "eos_token_id", None)
+        ids += value if isinstance(value, list) else [] if value is None else [value]
+    return tuple(dict.fromkeys(ids))

@@ -1,0 +1,203 @@
+"""Many LoRA adapters in one pass: stacks of adapters, which batch row uses which, and the linear layer that obeys.
+
+It knows tensors only: not whose adapter a row uses, nor whether a pass trains or samples. One thread computes at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from workers.model.layout import LoraShape
+
+#: Without gradients, up to this many adapters are computed for every row and masked, which beats gathering weights.
+MASKED_AT_MOST = 8
+
+
+class AdapterStack:
+    """U adapters of one shape. `data` is [U, shape.size]: float32 to train, float32 or the base's dtype to sample."""
+
+    def __init__(self, shape: LoraShape, data: Tensor) -> None:
+        assert data.shape[1:] == (shape.size,), f"{tuple(data.shape)} does not hold adapters of size {shape.size}"
+        self.shape, self.data = shape, data
+        sizes = [part.stop - part.start for target in shape.targets for part in shape.parts(target.name)]
+        # One split for all views: its backward joins their gradients in a single flat tensor.
+        self._views = dict(zip(shape.names, self._pairs(torch.split(data, sizes, dim=1)), strict=True))
+
+    @classmethod
+    def for_training(cls, shape: LoraShape, rows: Sequence[Tensor]) -> "AdapterStack":
+        """A stack of `rows` (each [size] float32) for which backward adds into `.grad`. A single row is not copied."""
+        data = rows[0].detach().unsqueeze(0) if len(rows) == 1 else torch.stack([*rows]).detach()
+        with torch.enable_grad():
+            return cls(shape, data.requires_grad_())
+
+    @property
+    def grad(self) -> Tensor | None:
+        """[U, size] float32 summed over the backward passes so far; None before the first."""
+        return self.data.grad
+
+    def __len__(self) -> int:
+        return self.data.shape[0]
+
+    def a(self, name: str) -> Tensor | None:
+        """A of one target, [U, rank, in_features], a view; None where this shape leaves the target alone."""
+        pair = self._views.get(name)
+        return None if pair is None else pair[0]
+
+    def b(self, name: str) -> Tensor | None:
+        """B of one target, [U, out_features, rank], a view; None where this shape leaves the target alone."""
+        pair = self._views.get(name)
+        return None if pair is None else pair[1]
+
+    def pair(self, name: str) -> tuple[Tensor, Tensor] | None:
+        return self._views.get(name)
+
+    def _pairs(self, pieces: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        rank, count = self.shape.rank, len(self)
+        for target, a, b in zip(self.shape.targets, pieces[::2], pieces[1::2], strict=True):
+            yield a.view(count, rank, target.in_features), b.view(count, target.out_features, rank)
+
+
+class _Way(Enum):
+    """How a part's rows meet their adapters."""
+
+    ONE = auto()  #: all rows use one adapter: plain matrix products
+    GROUPS = auto()  #: entry after entry, each for the same number of rows: batched products, nothing copied
+    MASK = auto()  #: no gradients, few adapters: each computes all rows, the wrong ones are zeroed
+    GATHER = auto()  #: each row gets a copy of its adapter's weights
+
+
+class MixPart:
+    """Rows of a batch that use adapters of one stack.
+
+    `rows` are batch row numbers, int64 [n], or None for all rows in order; `index` int64 [n] says which stack entry
+    each of them uses. Pass them on the CPU: they are read there and copied to the stack's device. Without gradients a
+    part remembers the weights it prepared, so make a new part after changing a stack's data.
+    """
+
+    def __init__(self, stack: AdapterStack, rows: Tensor | None, index: Tensor) -> None:
+        self.stack, self.rows, self.index = stack, rows, index
+        self._entries: list[int] = index.tolist()
+        self._row_list: list[int] | None = None if rows is None else rows.tolist()
+        device = stack.data.device
+        self._rows_there = None if rows is None else rows.to(device)
+        used = sorted(set(self._entries))
+        self._used = None if used == list(range(len(stack))) else torch.tensor(used, device=device)
+        self._place = torch.tensor([used.index(entry) for entry in self._entries], device=device)
+        self._groups = len(used)
+        each = len(self._entries) // len(used)
+        self._even = self._entries == [entry for entry in used for _ in range(each)]
+        self._mask: Tensor | None = None
+        self._ready: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def first(self, count: int) -> "MixPart | None":
+        """This part of a batch that keeps only its first `count` rows; None if nothing is left."""
+        numbers = range(len(self._entries)) if self._row_list is None else self._row_list
+        keep = [place for place, row in enumerate(numbers) if row < count]
+        if len(keep) == len(self._entries):
+            return self
+        kept = torch.tensor(keep, dtype=torch.int64)
+        rows = None if self.rows is None else self.rows.cpu()[kept]
+        return MixPart(self.stack, rows, self.index.cpu()[kept]) if keep else None
+
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
+        """`y` [B, T, out] plus the adapters' part for `x` [B, T, in]. May work in place; use the result."""
+        pair = self.stack.pair(name)
+        if pair is None:
+            return y
+        if self._rows_there is None:
+            return self._plus(name, pair, x, y)
+        mine = x.index_select(0, self._rows_there)
+        nothing = y.new_zeros((1, 1, 1)).expand(*mine.shape[:2], y.shape[2])
+        return y.index_add_(0, self._rows_there, self._plus(name, pair, mine, nothing))
+
+    def _plus(self, name: str, pair: tuple[Tensor, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        way = self._way()
+        a, b = self._prepared(name, pair, way, x.dtype)
+        scale = self.stack.shape.scale
+        match way:
+            case _Way.ONE:
+                flat = torch.addmm(y.reshape(-1, y.shape[2]), x.reshape(-1, x.shape[2]) @ a, b, alpha=scale)
+            case _Way.GROUPS | _Way.GATHER:
+                blocks = x.reshape(a.shape[0], -1, x.shape[2])
+                flat = torch.baddbmm(y.reshape(a.shape[0], -1, y.shape[2]), torch.bmm(blocks, a), b, alpha=scale)
+            case _Way.MASK:
+                inner = torch.matmul(x.reshape(-1, x.shape[2]), a).view(a.shape[0], *x.shape[:2], a.shape[2])
+                inner = inner.masked_fill_(self._others(), 0.0).flatten(1, 2)
+                flat = torch.addbmm(y.reshape(-1, y.shape[2]), inner, b, alpha=scale)
+        return flat.view(y.shape)
+
+    def _way(self) -> _Way:
+        if self._groups == 1:
+            return _Way.ONE
+        if self._even:
+            return _Way.GROUPS
+        if self._groups <= MASKED_AT_MOST and not torch.is_grad_enabled():
+            return _Way.MASK
+        return _Way.GATHER
+
+    def _prepared(self, name: str, pair: tuple[Tensor, Tensor], way: _Way, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """A and B transposed, in the dtype to compute in: [in, rank] and [rank, out], with the groups in front."""
+        if torch.is_grad_enabled():
+            return self._prepare(pair, way, dtype)
+        if name not in self._ready:
+            self._ready[name] = self._prepare(pair, way, dtype)
+        return self._ready[name]
+
+    def _prepare(self, pair: tuple[Tensor, Tensor], way: _Way, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        a, b = pair
+        if self._used is not None:
+            a, b = a.index_select(0, self._used), b.index_select(0, self._used)
+        a, b = a.to(dtype).transpose(1, 2), b.to(dtype).transpose(1, 2)
+        if way is _Way.ONE:
+            return a.squeeze(0), b.squeeze(0)
+        if way is _Way.GATHER:
+            return a.index_select(0, self._place), b.index_select(0, self._place)
+        return a, b
+
+    def _others(self) -> Tensor:
+        """[groups, n, 1, 1], true where a row does not use that adapter."""
+        if self._mask is None:
+            groups = torch.arange(self._groups, device=self._place.device)
+            self._mask = (groups[:, None] != self._place[None, :])[:, :, None, None]
+        return self._mask
+
+
+class Mix:
+    """Which rows of a batch use which adapters. No row is in two parts; a row in none uses the base model only."""
+
+    def __init__(self, parts: tuple[MixPart, ...] = ()) -> None:
+        self.parts = parts
+
+    def first(self, count: int) -> "Mix":
+        """The mix of a batch cut down to its first `count` rows."""
+        return Mix(tuple(part for part in (whole.first(count) for whole in self.parts) if part is not None))
+
+
+class CurrentMix:
+    """The mix that all linear layers of one model obey at the moment."""
+
+    def __init__(self) -> None:
+        self.mix = Mix()
+
+
+class MultiLoraLinear(nn.Module):
+    """A frozen linear layer that adds to each batch row what the row's adapter says. Input [B, T, in] or [B, in]."""
+
+    def __init__(self, base: nn.Linear, name: str, current: CurrentMix) -> None:
+        super().__init__()
+        self.weight, self.bias = base.weight, base.bias  # the same Parameters: tied embeddings stay tied
+        self.in_features, self.out_features = base.in_features, base.out_features
+        self.name, self.current = name, current
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        parts = self.current.mix.parts
+        if not parts:
+            return y
+        x3, y3 = (x, y) if x.dim() == 3 else (x.unsqueeze(1), y.unsqueeze(1))
+        for part in parts:
+            y3 = part.add(self.name, x3, y3)
+        return y3 if x.dim() == 3 else y3.squeeze(1)

@@ -1,0 +1,21 @@
+"""Celery's only door into rewards."""
+
+from celery import Celery
+
+from openrl.domain.errors import CallerError
+from openrl.domain.ids import OpId
+from queues.lanes import REWARD_TASK
+from workers import desk
+from workers.station import station
+
+#: A grader that runs longer is killed with its process; the ledger has the op tried again elsewhere.
+TIME_LIMIT_SECONDS = 60
+
+
+def register(app: Celery) -> None:
+    app.task(reward_op, name=REWARD_TASK, throws=(CallerError,), time_limit=TIME_LIMIT_SECONDS)
+
+
+def reward_op(op_id: str) -> None:
+    here = station()
+    desk.serve(here.ledger, here.keeper, here.reward_work, OpId(op_id))

@@ -1,0 +1,51 @@
+"""Sample ops, carried out: hands an op to the sample engine and waits for its future."""
+
+import threading
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from openrl.domain.errors import Draining, LeaseLost
+from openrl.domain.ids import OpId
+from openrl.domain.op import SampleOp
+from openrl.domain.outcome import Sampled
+from openrl.domain.sampling import SampleResult
+from workers.device.loop import DeviceLoop
+from workers.sample.engine import SampleEngine, SampleRequest
+
+
+class SampleWork:
+    def __init__(self, engine: SampleEngine, loop: DeviceLoop[Any]) -> None:
+        self._engine, self._loop = engine, loop
+        self._lock = threading.Lock()
+        self._running: dict[OpId, Future[SampleResult]] = {}
+        self._draining = False
+
+    def __call__(self, op: SampleOp) -> Sampled:
+        with self._lock:
+            if self._draining:
+                raise Draining
+            future = self._running[op.id] = self._engine.submit(SampleRequest.of(op.action))
+        self._loop.wake()
+        try:
+            return Sampled(result=future.result())
+        except CancelledError:
+            raise (Draining() if self._draining else LeaseLost(op.id)) from None
+        finally:
+            with self._lock:
+                if self._running.get(op.id) is future:
+                    del self._running[op.id]
+
+    def abort(self, op_id: OpId) -> None:
+        with self._lock:
+            future = self._running.get(op_id)
+        if future is not None:
+            self._engine.cancel(future)
+            self._loop.wake()
+
+    def drain(self) -> None:
+        with self._lock:
+            self._draining = True
+            running = list(self._running.values())
+        for future in running:
+            self._engine.cancel(future)
+        self._loop.wake()

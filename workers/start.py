@@ -1,0 +1,137 @@
+"""Starts a worker process of a role: opens its station, registers its doors, and lets Celery run."""
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from celery import Celery, signals
+
+from openrl.config import Settings
+from openrl.domain.model import ModelCard
+from openrl.domain.worker import WorkerInfo
+from openrl.ledger.roster import RedisRoster
+from queues.app import make_app
+from queues.bell import ringer
+from queues.lanes import reward_queues, sample_queues, train_queue
+from workers.station import Station, opened
+from workers.sweep import EVERY_SECONDS as SWEEP_SECONDS
+from workers.sweep import sweep
+from workers.ticker import Ticker
+
+log = logging.getLogger(__name__)
+
+ANNOUNCE_SECONDS = 2.0
+ANNOUNCED_FOR_SECONDS = 8.0
+
+
+class Role(StrEnum):
+    DEVICE = "device"  #: train and sample in one process, on one copy of the base weights
+    TRAIN = "train"
+    SAMPLE = "sample"
+    REWARD = "reward"
+
+
+def run(role: str, settings: Settings) -> None:
+    """Run a worker until it is told to stop. Raises OperatorError for what an operator must mend first."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads of two processes starve each other
+    assert settings.redis_url is not None
+    app = make_app(settings.redis_url)
+    if Role(role) is Role.REWARD:
+        _run_reward(app, settings)
+    else:
+        _run_device(app, Role(role), settings)
+
+
+def _run_device(app: Celery, role: Role, settings: Settings) -> None:
+    from workers.device.station import equip
+    from workers.sample import tasks as sample_tasks
+    from workers.train import tasks as train_tasks
+
+    with opened(settings, ringer(app)) as here, ExitStack() as closing:
+        trains, samples = role is not Role.SAMPLE, role is not Role.TRAIN
+        card = equip(here, settings, closing, trains=trains, samples=samples)
+        queues = []
+        if trains:
+            train_tasks.register(app)
+            queues.append(train_queue(card.name))
+        if samples:
+            sample_tasks.register(app)
+            queues += sample_queues(card.name, settings.sample.lanes)
+        signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
+        _announce_and_sweep(here, role, (card,), settings.worker.appetite, closing)
+        _consume(app, here, role, queues, pool="threads", concurrency=settings.worker.appetite)
+
+
+def _run_reward(app: Celery, settings: Settings) -> None:
+    """Prefork: each child opens a station of its own; the parent only announces and sweeps."""
+    from workers.reward import tasks as reward_tasks
+    from workers.reward.work import RewardWork
+
+    reward_tasks.register(app)
+    closing = ExitStack()
+
+    def open_child(**_: object) -> None:
+        child = closing.enter_context(opened(settings, ringer(app)))
+        child.works["reward"] = RewardWork()
+
+    signals.worker_process_init.connect(open_child, weak=False)
+    with opened(settings, ringer(app)) as here, ExitStack() as parent:
+        _announce_and_sweep(here, Role.REWARD, (), settings.worker.reward_processes, parent)
+        queues = reward_queues(settings.sample.lanes)
+        _consume(app, here, Role.REWARD, queues, pool="prefork", concurrency=settings.worker.reward_processes)
+
+
+def _announce_and_sweep(
+    here: Station, role: Role, cards: tuple[ModelCard, ...], slots: int, closing: ExitStack
+) -> None:
+    roster = RedisRoster(here.redis)
+    info = WorkerInfo(
+        id=here.worker,
+        role=role,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        cards=cards,
+        slots=slots,
+        started_at=datetime.now(UTC),
+    )
+
+    def announce() -> None:
+        roster.announce(info, ANNOUNCED_FOR_SECONDS)
+
+    def start_tickers(**_: object) -> None:
+        announce()
+        tickers = (
+            _ticking(closing, "announce", ANNOUNCE_SECONDS, announce),
+            _ticking(closing, "sweep", SWEEP_SECONDS, lambda: sweep(here.ledger)),
+        )
+        log.info("ready", extra={"action": "start", "tickers": len(tickers)})
+
+    signals.worker_ready.connect(start_tickers, weak=False)
+    closing.callback(roster.leave, info.id)
+
+
+def _ticking(closing: ExitStack, name: str, every_seconds: float, call: Callable[[], object]) -> Ticker:
+    ticker = Ticker(name, every_seconds, call).start()
+    closing.callback(ticker.stop)
+    return ticker
+
+
+def _consume(app: Celery, here: Station, role: Role, queues: list[str], *, pool: str, concurrency: int) -> None:
+    worker = app.Worker(
+        hostname=f"{role}@{here.worker}",
+        pool=pool,
+        concurrency=concurrency,
+        queues=queues,
+        loglevel="INFO",
+        task_events=True,
+        without_mingle=True,
+        without_gossip=True,
+        redirect_stdouts=False,
+    )
+    worker.start()
+    if worker.exitcode:
+        raise SystemExit(worker.exitcode)

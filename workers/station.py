@@ -1,0 +1,110 @@
+"""What a worker process stands on: ledger, depot, catalog, the engines it runs and the work it can do.
+
+Built once per process, in named and timed steps; Celery's doors find it through `station()`.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from openrl.config import Settings
+from openrl.depot.filesystem import FsspecDepot
+from openrl.domain.ids import WorkerId
+from openrl.ledger.port import Ledger, Limits, Ring
+from openrl.ledger.redis import RedisLedger
+from workers.keeper import Keeper
+from workers.ticker import Ticker
+from workers.work import Work
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Station:
+    worker: WorkerId
+    redis: redis.Redis
+    ledger: Ledger
+    depot: FsspecDepot
+    keeper: Keeper
+    works: dict[str, Work[Any]] = field(default_factory=dict)
+
+    @property
+    def train_work(self) -> Work[Any]:
+        return self.works["train"]
+
+    @property
+    def sample_work(self) -> Work[Any]:
+        return self.works["sample"]
+
+    @property
+    def reward_work(self) -> Work[Any]:
+        return self.works["reward"]
+
+    def drain(self) -> None:
+        for work in self.works.values():
+            work.drain()
+
+
+_current: Station | None = None
+
+
+def station() -> Station:
+    """This process's station."""
+    assert _current is not None, "no station was opened in this process"
+    return _current
+
+
+@contextmanager
+def opened(settings: Settings, ring: Ring) -> Iterator[Station]:
+    """Open a station with an empty set of works; it renews claims until it is closed."""
+    global _current
+    assert settings.redis_url is not None
+    worker = WorkerId(os.environ.get("OPENRL_WORKER_ID") or f"{socket.gethostname()}-{os.getpid()}")
+    with ExitStack() as closing:
+        with step("ledger and depot"):
+            client = connect(settings.redis_url)
+            closing.callback(client.close)
+            depot = FsspecDepot(settings.depot_at)
+            ledger = RedisLedger(client, depot, ring, holder=worker, limits=limits(settings))
+        keeper = Keeper(ledger)
+        ticker = Ticker("renew claims", settings.ledger.hold_seconds / 4, keeper.renew).start()
+        closing.callback(ticker.stop)
+        _current = Station(worker=worker, redis=client, ledger=ledger, depot=depot, keeper=keeper)
+        yield _current
+
+
+def connect(redis_url: str) -> redis.Redis:
+    """A client that rides out a broker restart of some seconds; scripts of the ledger may be repeated safely."""
+    retry = Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=12)
+    return redis.Redis.from_url(
+        redis_url,
+        retry=retry,
+        retry_on_error=[RedisConnectionError, RedisTimeoutError],
+        socket_timeout=10,
+        socket_connect_timeout=5,
+        health_check_interval=15,
+    )
+
+
+def limits(settings: Settings) -> Limits:
+    return Limits(**settings.ledger.model_dump())
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Name and time one step of a start."""
+    started = time.monotonic()
+    log.info("%s …", name, extra={"action": "start"})
+    yield
+    log.info("%s: %.1f s", name, time.monotonic() - started, extra={"action": "start"})

@@ -1,0 +1,20 @@
+"""Celery's only door into training."""
+
+from celery import Celery
+
+from openrl.domain.errors import CallerError
+from openrl.domain.ids import OpId
+from queues.lanes import TRAIN_TASKS
+from workers import desk
+from workers.station import station
+
+
+def register(app: Celery) -> None:
+    """One door under a telling name for every training action."""
+    for name in TRAIN_TASKS:
+        app.task(train_op, name=name, throws=(CallerError,))
+
+
+def train_op(op_id: str) -> None:
+    here = station()
+    desk.serve(here.ledger, here.keeper, here.train_work, OpId(op_id))
