@@ -31,7 +31,9 @@ class Database:
         try:
             is_sqlite = parsed.get_backend_name() == "sqlite"
             engine = _sqlite_engine(parsed, self._file) if is_sqlite else _postgres_engine(parsed)
-        except (ImportError, OSError) as error:
+        except ImportError as error:
+            raise CatalogUnreachable(self.shown, f"{error}; for PostgreSQL install psycopg[binary]") from error
+        except OSError as error:
             raise CatalogUnreachable(self.shown, str(error)) from error
         self._engine = engine
         self._reads = engine if is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")

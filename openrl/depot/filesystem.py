@@ -16,6 +16,7 @@ from openrl.depot.carriers import Carrier, Disk, Remote
 from openrl.domain.errors import DepotUnreachable
 
 MANIFEST = ".complete"
+ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)  #: a key below a file, or a folder's, is none
 _KEY = re.compile(r"[A-Za-z0-9_:=+-][A-Za-z0-9_:=+.-]*(/[A-Za-z0-9_:=+-][A-Za-z0-9_:=+.-]*)*")
 
 
@@ -39,7 +40,7 @@ class FsspecDepot:
             return self._carrier.read(_valid(key))
 
     def delete(self, key: str) -> None:
-        with self._reached(), suppress(FileNotFoundError):
+        with self._reached(), suppress(*ABSENT):
             self._carrier.remove(_valid(key))
 
     def put_folder(self, key: str, files: Mapping[str, bytes]) -> int:
@@ -68,15 +69,15 @@ class FsspecDepot:
         return self._manifest(_valid(key)) is not None
 
     def delete_folder(self, key: str) -> None:
-        with self._reached(), suppress(FileNotFoundError):
+        with self._reached(), suppress(*ABSENT):
             self._carrier.remove_tree(_valid(key), first=MANIFEST)
 
     def list(self, prefix: str) -> Iterator[str]:
         """Keys of the files that were put below a folder, `""` for all; in no order."""
         if prefix:
             _valid(prefix)
-        with self._reached(), suppress(FileNotFoundError):
-            yield from (key for key in self._carrier.walk(prefix) if not key.endswith(f"/{MANIFEST}"))
+        with self._reached(), suppress(*ABSENT):
+            yield from filter(_KEY.fullmatch, self._carrier.walk(prefix))  # not ours: manifests and probes
 
     def check(self) -> None:
         """Write, read back and delete a probe, and tidy up; raises DepotUnreachable with what is wrong."""
@@ -95,7 +96,7 @@ class FsspecDepot:
         with self._reached():
             try:
                 sizes: dict[str, int] = json.loads(self._carrier.read(f"{key}/{MANIFEST}"))
-            except (FileNotFoundError, NotADirectoryError):
+            except ABSENT:
                 return None
         return sizes
 
@@ -104,7 +105,7 @@ class FsspecDepot:
         """The store's failures as ours. With a key, that it is not there is a KeyError."""
         try:
             yield
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        except ABSENT as error:
             if key is None:
                 raise DepotUnreachable(self.url, _told(error)) from error
             raise KeyError(key) from error

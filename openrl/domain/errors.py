@@ -240,6 +240,16 @@ class EngineBusy(PassingError):
         return f"the engine cannot take this now: {self.args[0]}"
 
 
+class NoWorker(PassingError):
+    """No worker has announced the model yet; it may be starting."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+
+    def __str__(self) -> str:
+        return f"no worker serves {self.args[0]} yet; it may still be starting"
+
+
 class Draining(PassingError):
     """The worker is going away and hands the op back; the attempt does not count."""
 
@@ -368,3 +378,51 @@ class BytesLost(OperatorError):
             f"depot: {self.args[0]} is gone although a row refers to it; "
             "was the depot emptied, or is OPENRL_DEPOT_URL not the same everywhere?"
         )
+
+
+class PackageMissing(OperatorError):
+    def __init__(self, package: str) -> None:
+        super().__init__(package)
+
+    def __str__(self) -> str:
+        return f"the Python package {self.args[0]} is not installed; run: pip install 'openrl[serve]'"
+
+
+class AlreadyServing(OperatorError):
+    """Facts: the data directory, and what is known of its holder (a sentence part, may be empty)."""
+
+    def __init__(self, home: str, holder: str) -> None:
+        super().__init__(home, holder)
+
+    def __str__(self) -> str:
+        home, holder = self.args
+        return f"data directory {home} is in use by another `openrl serve`{holder}; stop it or give --data-dir another"
+
+
+class ComponentDied(OperatorError):
+    """A process of ours that would not stay up. Facts: its name, what happened, its log, and the log's last lines."""
+
+    def __init__(self, name: str, what: str, log: str, tail: tuple[str, ...]) -> None:
+        super().__init__(name, what, log, tail)
+
+    def __str__(self) -> str:
+        name, what, log, tail = self.args
+        return "\n".join([f"{name}: {what}; the end of {log}:", *(f"    {line}" for line in tail)])
+
+
+class ComponentRefused(OperatorError):
+    """A process of ours that said what an operator must mend. Facts: its name, and its own sentence."""
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(name, sentence)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: {self.args[1]}"
+
+
+class NotServing(OperatorError):
+    def __init__(self, home: str) -> None:
+        super().__init__(home)
+
+    def __str__(self) -> str:
+        return f"nothing is served from {self.args[0]}; start it with: openrl serve"

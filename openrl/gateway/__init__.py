@@ -1,0 +1,1 @@
+"""The HTTP side: Tinker's API and our own, over ledger, catalog and depot. Stateless; never imports torch."""

@@ -1,0 +1,1 @@
+"""The record of every operation, and who is told when one settles."""

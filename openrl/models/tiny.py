@@ -4,13 +4,16 @@ For tests and first steps: it loads in milliseconds and behaves like any other b
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
+import transformers
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+hf: Any = transformers  # most of its calls are not typed
 
 VOCAB_SIZE = 512
 CONTEXT_LENGTH = 2048  #: tokens
@@ -20,12 +23,14 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<turn>assistant\n{% endif %}"
 )
 #: Each beginning of each word is a token, until the vocabulary is full.
-WORDS = """the of and to in is that it was for on are as with his they at be this from have or by one had not but what
+WORDS = """
+the of and to in is that it was for on are as with his they at be this from have or by one had not but what
 all were when we there can an your which their said if do will each about how up out them then she many some so these
 would other into has more her two like him see time could no make than first been its who now people my made over did
 down only way find use may water long little very after words called just where most know get through back much before
 go good new write our used me man too any day same right look think also around another came come work three word must
-because does part""".split()
+because does part
+"""
 
 
 def make(folder: Path) -> None:
@@ -34,9 +39,9 @@ def make(folder: Path) -> None:
     network().save_pretrained(folder)
 
 
-def network() -> LlamaForCausalLM:
-    """The model in float32; weights come from a fixed seed, so they do not depend on how transformers initialises."""
-    config = LlamaConfig(
+def network() -> Any:
+    """A LlamaForCausalLM in float32; weights come from a fixed seed, so they do not depend on how transformers initialises."""
+    config = hf.LlamaConfig(
         vocab_size=VOCAB_SIZE,
         hidden_size=64,
         intermediate_size=128,
@@ -49,24 +54,24 @@ def network() -> LlamaForCausalLM:
         bos_token_id=1,
         eos_token_id=2,
     )
-    model = LlamaForCausalLM(config).to(torch.float32)
+    model = hf.LlamaForCausalLM(config).to(torch.float32)
     seeded = torch.Generator().manual_seed(20_240_501)
     with torch.no_grad():
         for _, parameter in sorted(model.named_parameters()):
             if parameter.dim() == 2:  # norms keep their ones
                 parameter.normal_(0.0, 0.1, generator=seeded)
-    model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    model.generation_config = hf.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
     return model
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """Byte-level, so that any text goes through and comes back; adds no special tokens by itself."""
+def tokenizer() -> Any:
+    """A PreTrainedTokenizerFast: byte-level, so that any text goes through and comes back; adds no special tokens by itself."""
     vocab, merges = _vocabulary()
     backend = Tokenizer(BPE(vocab=vocab, merges=merges))
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
     backend.decoder = ByteLevelDecoder()
     backend.add_special_tokens([AddedToken(token, special=True) for token in (PAD, BOS, EOS, TURN)])
-    wrapped = PreTrainedTokenizerFast(
+    wrapped = hf.PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token=PAD, bos_token=BOS, eos_token=EOS, model_max_length=CONTEXT_LENGTH
     )
     wrapped.chat_template = CHAT_TEMPLATE
@@ -78,7 +83,7 @@ def _vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
     tokens = [PAD, BOS, EOS, TURN, *sorted(ByteLevel.alphabet())]
     merges: list[tuple[str, str]] = []
     known = set(tokens)
-    for word in WORDS:
+    for word in WORDS.split():
         piece = "Ġ"  # how byte-level tokenizers spell a space
         for letter in word:
             longer = piece + letter

@@ -7,13 +7,15 @@ HERE = Path(__file__).parent
 
 def generate(into: Path) -> None:
     """Write both files below `into`, in `openrl/wire/`. Raises RuntimeError where the compiler refuses the schema."""
-    from grpc_tools import protoc
+    from grpc_tools import protoc  # type: ignore[import-untyped]  # it ships no stubs
 
     root = HERE.parent.parent
     schema = str((HERE / "tinker.proto").relative_to(root))
     arguments = ["protoc", f"-I{root}", f"--python_out={into}", f"--pyi_out={into}", schema]
     if code := protoc.main(arguments):
         raise RuntimeError(f"protoc ended with {code} on {schema}")
+    stub = (into / schema).with_name("tinker_pb2.pyi")
+    stub.write_text(stub.read_text().replace(", _Mapping]", ", _Mapping[str, object]]"))  # strict typing wants it whole
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Tensor(_message.Message):
     sparse_csr: SparseCsr
     dtype: DType
     shape: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, dense: _Optional[bytes] = ..., sparse_csr: _Optional[_Union[SparseCsr, _Mapping]] = ..., dtype: _Optional[_Union[DType, str]] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, dense: _Optional[bytes] = ..., sparse_csr: _Optional[_Union[SparseCsr, _Mapping[str, object]]] = ..., dtype: _Optional[_Union[DType, str]] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class BatchedTensor(_message.Message):
     __slots__ = ("data", "offsets", "dtype", "trailing_shape")
@@ -69,7 +69,7 @@ class ArrayRecord(_message.Message):
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: BatchedTensor
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[BatchedTensor, _Mapping]] = ...) -> None: ...
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[BatchedTensor, _Mapping[str, object]]] = ...) -> None: ...
     TYPE_TAG_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     NUM_DATUMS_FIELD_NUMBER: _ClassVar[int]
@@ -102,7 +102,7 @@ class ImageChunk(_message.Message):
     format: str
     expected_tokens: int
     override_dimensions: ImageDimensions
-    def __init__(self, data: _Optional[bytes] = ..., format: _Optional[str] = ..., expected_tokens: _Optional[int] = ..., override_dimensions: _Optional[_Union[ImageDimensions, _Mapping]] = ...) -> None: ...
+    def __init__(self, data: _Optional[bytes] = ..., format: _Optional[str] = ..., expected_tokens: _Optional[int] = ..., override_dimensions: _Optional[_Union[ImageDimensions, _Mapping[str, object]]] = ...) -> None: ...
 
 class DmelChunk(_message.Message):
     __slots__ = ("dmel",)
@@ -118,7 +118,7 @@ class Chunk(_message.Message):
     encoded_text: EncodedTextChunk
     image: ImageChunk
     dmel: DmelChunk
-    def __init__(self, encoded_text: _Optional[_Union[EncodedTextChunk, _Mapping]] = ..., image: _Optional[_Union[ImageChunk, _Mapping]] = ..., dmel: _Optional[_Union[DmelChunk, _Mapping]] = ...) -> None: ...
+    def __init__(self, encoded_text: _Optional[_Union[EncodedTextChunk, _Mapping[str, object]]] = ..., image: _Optional[_Union[ImageChunk, _Mapping[str, object]]] = ..., dmel: _Optional[_Union[DmelChunk, _Mapping[str, object]]] = ...) -> None: ...
 
 class PromptProvenanceSpan(_message.Message):
     __slots__ = ("sequence_id", "offset", "length")
@@ -146,7 +146,7 @@ class ProvenanceSpan(_message.Message):
     SAMPLED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     prompt_tokens: PromptProvenanceSpan
     sampled_tokens: SampledProvenanceSpan
-    def __init__(self, prompt_tokens: _Optional[_Union[PromptProvenanceSpan, _Mapping]] = ..., sampled_tokens: _Optional[_Union[SampledProvenanceSpan, _Mapping]] = ...) -> None: ...
+    def __init__(self, prompt_tokens: _Optional[_Union[PromptProvenanceSpan, _Mapping[str, object]]] = ..., sampled_tokens: _Optional[_Union[SampledProvenanceSpan, _Mapping[str, object]]] = ...) -> None: ...
 
 class Datum(_message.Message):
     __slots__ = ("model_input", "loss_fn_inputs", "model_input_spans", "loss_fn_input_spans")
@@ -156,7 +156,7 @@ class Datum(_message.Message):
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: Tensor
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Tensor, _Mapping[str, object]]] = ...) -> None: ...
     MODEL_INPUT_FIELD_NUMBER: _ClassVar[int]
     LOSS_FN_INPUTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_INPUT_SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -165,7 +165,7 @@ class Datum(_message.Message):
     loss_fn_inputs: _containers.MessageMap[str, Tensor]
     model_input_spans: _containers.RepeatedCompositeFieldContainer[ProvenanceSpan]
     loss_fn_input_spans: _containers.RepeatedCompositeFieldContainer[ProvenanceSpan]
-    def __init__(self, model_input: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., loss_fn_inputs: _Optional[_Mapping[str, Tensor]] = ..., model_input_spans: _Optional[_Iterable[_Union[ProvenanceSpan, _Mapping]]] = ..., loss_fn_input_spans: _Optional[_Iterable[_Union[ProvenanceSpan, _Mapping]]] = ...) -> None: ...
+    def __init__(self, model_input: _Optional[_Iterable[_Union[Chunk, _Mapping[str, object]]]] = ..., loss_fn_inputs: _Optional[_Mapping[str, Tensor]] = ..., model_input_spans: _Optional[_Iterable[_Union[ProvenanceSpan, _Mapping[str, object]]]] = ..., loss_fn_input_spans: _Optional[_Iterable[_Union[ProvenanceSpan, _Mapping[str, object]]]] = ...) -> None: ...
 
 class LossConfigValue(_message.Message):
     __slots__ = ("number", "text")
@@ -190,7 +190,7 @@ class ForwardBackwardRequest(_message.Message):
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: LossConfigValue
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LossConfigValue, _Mapping]] = ...) -> None: ...
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LossConfigValue, _Mapping[str, object]]] = ...) -> None: ...
     MODEL_ID_FIELD_NUMBER: _ClassVar[int]
     SEQ_ID_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -205,7 +205,7 @@ class ForwardBackwardRequest(_message.Message):
     loss_fn_config: _containers.ScalarMap[str, float]
     forward_only: bool
     loss_fn_config_v2: _containers.MessageMap[str, LossConfigValue]
-    def __init__(self, model_id: _Optional[str] = ..., seq_id: _Optional[int] = ..., data: _Optional[_Iterable[_Union[Datum, _Mapping]]] = ..., loss_fn: _Optional[str] = ..., loss_fn_config: _Optional[_Mapping[str, float]] = ..., forward_only: _Optional[bool] = ..., loss_fn_config_v2: _Optional[_Mapping[str, LossConfigValue]] = ...) -> None: ...
+    def __init__(self, model_id: _Optional[str] = ..., seq_id: _Optional[int] = ..., data: _Optional[_Iterable[_Union[Datum, _Mapping[str, object]]]] = ..., loss_fn: _Optional[str] = ..., loss_fn_config: _Optional[_Mapping[str, float]] = ..., forward_only: _Optional[bool] = ..., loss_fn_config_v2: _Optional[_Mapping[str, LossConfigValue]] = ...) -> None: ...
 
 class ForwardBackwardOutput(_message.Message):
     __slots__ = ("loss_fn_output_type", "loss_fn_outputs", "metrics")
@@ -222,7 +222,7 @@ class ForwardBackwardOutput(_message.Message):
     loss_fn_output_type: str
     loss_fn_outputs: _containers.RepeatedCompositeFieldContainer[ArrayRecord]
     metrics: _containers.ScalarMap[str, float]
-    def __init__(self, loss_fn_output_type: _Optional[str] = ..., loss_fn_outputs: _Optional[_Iterable[_Union[ArrayRecord, _Mapping]]] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    def __init__(self, loss_fn_output_type: _Optional[str] = ..., loss_fn_outputs: _Optional[_Iterable[_Union[ArrayRecord, _Mapping[str, object]]]] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class TopkLogprobs(_message.Message):
     __slots__ = ("token_ids", "logprobs", "k", "length")
@@ -246,7 +246,7 @@ class SampledSequence(_message.Message):
     tokens: bytes
     logprobs: bytes
     topk_sampled_logprobs: TopkLogprobs
-    def __init__(self, stop_reason: _Optional[_Union[StopReason, str]] = ..., tokens: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., topk_sampled_logprobs: _Optional[_Union[TopkLogprobs, _Mapping]] = ...) -> None: ...
+    def __init__(self, stop_reason: _Optional[_Union[StopReason, str]] = ..., tokens: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., topk_sampled_logprobs: _Optional[_Union[TopkLogprobs, _Mapping[str, object]]] = ...) -> None: ...
 
 class PromptAltTokens(_message.Message):
     __slots__ = ("tokens", "logprobs")
@@ -254,7 +254,7 @@ class PromptAltTokens(_message.Message):
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     tokens: Tensor
     logprobs: Tensor
-    def __init__(self, tokens: _Optional[_Union[Tensor, _Mapping]] = ..., logprobs: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+    def __init__(self, tokens: _Optional[_Union[Tensor, _Mapping[str, object]]] = ..., logprobs: _Optional[_Union[Tensor, _Mapping[str, object]]] = ...) -> None: ...
 
 class SampleResponse(_message.Message):
     __slots__ = ("sequences", "prompt_logprobs", "topk_prompt_logprobs", "prompt_cache_hit_tokens", "target_prompt_logprobs", "prompt_alt_tokens")
@@ -270,4 +270,4 @@ class SampleResponse(_message.Message):
     prompt_cache_hit_tokens: int
     target_prompt_logprobs: Tensor
     prompt_alt_tokens: PromptAltTokens
-    def __init__(self, sequences: _Optional[_Iterable[_Union[SampledSequence, _Mapping]]] = ..., prompt_logprobs: _Optional[bytes] = ..., topk_prompt_logprobs: _Optional[_Union[TopkLogprobs, _Mapping]] = ..., prompt_cache_hit_tokens: _Optional[int] = ..., target_prompt_logprobs: _Optional[_Union[Tensor, _Mapping]] = ..., prompt_alt_tokens: _Optional[_Union[PromptAltTokens, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequences: _Optional[_Iterable[_Union[SampledSequence, _Mapping[str, object]]]] = ..., prompt_logprobs: _Optional[bytes] = ..., topk_prompt_logprobs: _Optional[_Union[TopkLogprobs, _Mapping[str, object]]] = ..., prompt_cache_hit_tokens: _Optional[int] = ..., target_prompt_logprobs: _Optional[_Union[Tensor, _Mapping[str, object]]] = ..., prompt_alt_tokens: _Optional[_Union[PromptAltTokens, _Mapping[str, object]]] = ...) -> None: ...

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 from workers.model.layout import Group, ModelLayout, Target
@@ -28,15 +29,16 @@ class BaseModel:
         """Prepares a Hugging Face causal LM in place. Raises ModelUnsupported naming `source`."""
         self.module = module.eval().requires_grad_(False)
         config = module.config.get_text_config()
-        self._softcap: float | None = getattr(config, "final_logit_softcapping", None)
+        self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self._current = CurrentMix()
         self._decoder: Any = module.get_decoder()
         self.layout = _fit_adapters(module, self._current, source)
-        self._head: Any = module.get_output_embeddings()
+        self.unembed: MultiLoraLinear = module.get_output_embeddings()
+        self._layers = _recomputable(module)
         first = next(module.parameters())
         self.device: torch.device = first.device
         self.dtype: torch.dtype = first.dtype
-        self.vocab_size: int = self._head.out_features
+        self.vocab_size: int = self.unembed.out_features
         self.context_length: int = config.max_position_embeddings
         self.eos_token_ids: tuple[int, ...] = _eos(config, getattr(module, "generation_config", None))
         self.architecture: str = type(module).__name__
@@ -51,9 +53,17 @@ class BaseModel:
         finally:
             self._current.mix = before
 
-    @property
-    def mix(self) -> Mix:
-        return self._current.mix
+    @contextmanager
+    def recomputing(self, wanted: bool) -> Iterator[None]:
+        """Inside, if `wanted`, decoder layers keep only their input and compute again in backward: slow but small."""
+        # Transformers decides by the layer's own `training` flag; its children stay in eval mode: nothing else changes.
+        for layer in self._layers:
+            layer.training = wanted
+        try:
+            yield
+        finally:
+            for layer in self._layers:
+                layer.training = False
 
     def hidden(self, input_ids: Tensor, **kw: Any) -> Tensor:
         """Last hidden states [B, T, width] of `input_ids` int64 [B, T]; `kw` (cache, mask, positions) goes along."""
@@ -63,10 +73,10 @@ class BaseModel:
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of hidden states [B, T, width] or [B, width], in the base's dtype; rows as in the mix."""
-        logits: Tensor = self._head(hidden)
-        if self._softcap is None:
+        logits: Tensor = self.unembed(hidden)
+        if self.softcap is None:
             return logits
-        return torch.tanh(logits / self._softcap) * self._softcap
+        return torch.tanh(logits / self.softcap) * self.softcap
 
     @torch.no_grad()
     def _check_halves(self, source: str) -> None:
@@ -84,6 +94,14 @@ def load_base(source: str | Path, *, device: torch.device, dtype: torch.dtype) -
     except (OSError, ValueError) as error:
         raise BaseModelMissing(str(source), str(error)) from error
     return BaseModel(module.to(device), str(source))
+
+
+def _recomputable(module: Any) -> list[GradientCheckpointingLayer]:
+    """The decoder layers, switched so that they recompute in backward while their `training` flag is set."""
+    layers = [layer for layer in module.modules() if isinstance(layer, GradientCheckpointingLayer)]
+    if layers:
+        module.gradient_checkpointing_enable({"use_reentrant": False})
+    return layers
 
 
 def _fit_adapters(module: Any, current: CurrentMix, source: str) -> ModelLayout:

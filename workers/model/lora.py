@@ -30,12 +30,13 @@ class AdapterStack:
     def for_training(cls, shape: LoraShape, rows: Sequence[Tensor]) -> "AdapterStack":
         """A stack of `rows` (each [size] float32) for which backward adds into `.grad`. A single row is not copied."""
         data = rows[0].detach().unsqueeze(0) if len(rows) == 1 else torch.stack([*rows]).detach()
+        data.grad = torch.zeros_like(data)
         with torch.enable_grad():
             return cls(shape, data.requires_grad_())
 
     @property
     def grad(self) -> Tensor | None:
-        """[U, size] float32 summed over the backward passes so far; None before the first."""
+        """[U, size] float32 summed over the backward passes so far; None in a stack that is not for training."""
         return self.data.grad
 
     def __len__(self) -> int:

@@ -1,12 +1,18 @@
 """Between torch tensors and the domain's arrays of raw bytes."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from openrl.domain.tensor import DType, Tensor
 
-_NUMPY = {DType.FLOAT32: np.dtype("<f4"), DType.INT64: np.dtype("<i8"), DType.INT32: np.dtype("<i4")}
+_NUMPY: dict[DType, np.dtype[Any]] = {
+    DType.FLOAT32: np.dtype("<f4"),
+    DType.INT64: np.dtype("<i8"),
+    DType.INT32: np.dtype("<i4"),
+}
 
 
 def from_domain(tensor: Tensor) -> torch.Tensor:

@@ -1,14 +1,16 @@
 """The key/value cache of continuous batching: one row per sample, rows of different lengths, in one buffer.
 
-Rows 0..n-1 are in use, so that a decode step reads plain views and never copies the cache; a row that leaves is replaced
-by the last one. The buffer is [layers, 2, rows, heads, length, head size]; it grows in buckets of rows and length and
-starts anew at the right size when it is empty. A model sees it as its transformers cache, in one of two moods: Prefill
-or Decode. Knows no requests.
+Rows 0..n-1 are in use, so that a decode step reads plain views and never copies the cache; a row that leaves is
+replaced by the last one. The buffer is [layers, 2, rows, heads, length, head size]; it grows in buckets of rows and
+length and starts anew at the right size when it is empty. A model sees it as its transformers cache, in one of two
+moods: Prefill or Decode. Knows no requests.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -40,10 +42,11 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Prompt b of the batch goes to rows `first + i` where `source[i] == b`; `source` None keeps nothing."""
+    """The first `span` tokens of prompt `source[i]` of the batch go to row `first + i`; `source` None keeps nothing."""
 
     first: int
     source: Tensor | None  #: int64 [rows]
+    span: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,7 @@ class SlotCache:
         self._layers: list[tuple[Tensor, Tensor]] = []
         self._cells: list[tuple[Tensor, Tensor]] = []
         self._rows = self._length = 0
-        self._mood: Prefill | Decode = Prefill(0, None)
-        self._span = 0  #: query length of the pass under way
+        self._mood: Prefill | Decode = Prefill(0, None, 0)
 
     @property
     def capacity(self) -> tuple[int, int]:
@@ -97,9 +99,9 @@ class SlotCache:
         """Copy the first `length` tokens of a row into rows first..first+count-1."""
         self._data[:, :, first : first + count, :, :length] = self._data[:, :, source : source + 1, :, :length]
 
-    def prefill(self, first: int, source: Tensor | None) -> None:
-        """The next forward pass is over whole prompts."""
-        self._mood = Prefill(first, source)
+    def prefill(self, first: int, source: Tensor | None, span: int) -> None:
+        """The next forward pass is over whole prompts: see Prefill."""
+        self._mood = Prefill(first, source, span)
 
     def decode(self, positions: Tensor, length: int) -> None:
         """The next forward pass adds one token to each of rows 0..n-1 at `positions` int64 [n]."""
@@ -118,11 +120,11 @@ class SlotCache:
                 flat_keys.index_copy_(0, cells, keys.reshape(-1, keys.shape[-1]))
                 flat_values.index_copy_(0, cells, values.reshape(-1, values.shape[-1]))
                 return all_keys[:rows, :, :length], all_values[:rows, :, :length]
-            case Prefill(first, source):
+            case Prefill(first, source, span):
                 if source is not None:
-                    rows, span = slice(first, first + source.shape[0]), keys.shape[2]
-                    self._layers[layer][0][rows, :, :span] = keys.index_select(0, source)
-                    self._layers[layer][1][rows, :, :span] = values.index_select(0, source)
+                    end = first + source.shape[0]
+                    self._layers[layer][0][first:end, :, :span] = keys[:, :, :span].index_select(0, source)
+                    self._layers[layer][1][first:end, :, :span] = values[:, :, :span].index_select(0, source)
                 return keys, values
 
     def get_seq_length(self, layer: int = 0) -> int:
@@ -133,6 +135,23 @@ class SlotCache:
 
     def get_mask_sizes(self, query_length: int, layer: int) -> tuple[int, int]:
         return self.get_seq_length(layer) + query_length, 0
+
+
+def affordable_tokens(geometry: Geometry, wanted: int, free: int) -> int:
+    """Cache tokens for a worker with `free` bytes: what it could ever use, but at most a quarter of the memory, as the
+    buffer is there twice while it grows."""
+    return max(LENGTH_STEP, min(wanted, free // 4 // geometry.bytes_per_token))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that may still be taken on a device; for CPU and MPS the machine's, within the container's bound."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    left = [int(psutil.virtual_memory().available)]
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and (bound := limit.read_text().strip()) != "max":
+        left.append(int(bound) - int(used.read_text()))
+    return max(0, min(left))
 
 
 def bucket(rows: int, length: int, max_rows: int, cache_tokens: int) -> tuple[int, int]:

@@ -78,7 +78,7 @@ class Draw:
         if self._all_greedy:
             return scaled.argmax(-1)
         luck = torch.from_numpy(uniforms(self._streams, np.asarray(steps, np.uint64))).to(scaled.device)
-        tokens = _invert((scaled - total).exp_(), luck)
+        tokens = invert((scaled - total).exp_(), luck[:, None])[:, 0]
         for width, rows, top_k, top_p in self._cuts:
             index = torch.tensor(rows, device=scaled.device)
             cut = _cut(scaled[index], total[index], width, top_k, top_p, luck[index])
@@ -114,8 +114,7 @@ def _cut(scaled: Tensor, total: Tensor, width: int, top_k: list[int], top_p: lis
     before = probs.cumsum(-1) - probs
     keep = before < wanted * mass
     keep[:, 0] = True
-    chosen = _invert(probs * keep, luck)
-    return ids.gather(-1, chosen[:, None])[:, 0]
+    return ids.gather(-1, invert(probs * keep, luck[:, None]))[:, 0]
 
 
 def _cut_wide(
@@ -133,11 +132,10 @@ def _cut_wide(
     return tokens
 
 
-def _invert(weights: Tensor, luck: Tensor) -> Tensor:
-    """Invert the cumulated weights [n, V] (not normalised) at uniform numbers [n]; never lands on weight 0."""
+def invert(weights: Tensor, luck: Tensor) -> Tensor:
+    """Where uniform numbers [n, k] fall in the cumulated weights [n, V] (not normalised), int64 [n, k]; weight 0 is
+    never hit."""
     cumulated = weights.cumsum(-1)
     end = cumulated[:, -1:]
-    aim = (luck[:, None] * end).to(cumulated.dtype)
-    aim = torch.minimum(aim, torch.nextafter(end, torch.zeros_like(end)))
-    index = torch.searchsorted(cumulated, aim, right=True)[:, 0]
-    return index.clamp_(max=weights.shape[-1] - 1)
+    aim = torch.minimum((luck * end).to(cumulated.dtype), torch.nextafter(end, torch.zeros_like(end)))
+    return torch.searchsorted(cumulated, aim, right=True).clamp_(max=weights.shape[-1] - 1)

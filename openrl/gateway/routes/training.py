@@ -1,0 +1,44 @@
+"""Gradients and optimizer steps."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from openrl.domain.errors import FieldInvalid
+from openrl.gateway.admission import read_turn, submit_turn
+from openrl.gateway.call import Call, answered, json_response
+from openrl.wire.base import NamedTurn
+from openrl.wire.batch import read_request, to_forward_backward
+from openrl.wire.training import OptimStepRequest, to_optim_step
+
+router = APIRouter(prefix="/api/v1")
+
+
+@router.post("/forward_backward")
+async def forward_backward(request: Request) -> Response:
+    return await answered(request, _forward_backward)
+
+
+@router.post("/optim_step")
+async def optim_step(request: Request) -> Response:
+    return await answered(request, _optim_step)
+
+
+def _forward_backward(call: Call) -> Response:
+    services = call.services
+    message = read_request(call.body())
+    if message.seq_id < 1:
+        raise FieldInvalid("seq_id", f"is {message.seq_id}; the turns of a run are counted from 1")
+    turn = NamedTurn(message.model_id, message.seq_id)
+    op_id = submit_turn(
+        services,
+        call.tenant,
+        turn,
+        lambda run: to_forward_backward(message, services.card(run.base_model), services.body_bytes),
+    )
+    return json_response({"request_id": op_id, "model_id": message.model_id})
+
+
+def _optim_step(call: Call) -> Response:
+    step = read_turn(call.services, call.tenant, OptimStepRequest, call.body())
+    op_id = submit_turn(call.services, call.tenant, step, lambda _: to_optim_step(step))
+    return json_response({"request_id": op_id, "model_id": step.model_id})

@@ -1,0 +1,150 @@
+"""What every request may need, opened once per process: catalog, depot, ledger, notices, roster, and what is remembered
+of them. Blocking calls run on the pool of `off_loop`, never on the event loop."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, ParamSpec, TypeVar
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from openrl.catalog.repository import Catalog
+from openrl.config import Settings
+from openrl.depot.filesystem import FsspecDepot
+from openrl.depot.port import Depot
+from openrl.domain.errors import ModelUnknown, NoWorker, SettingInvalid
+from openrl.domain.ids import RunId, SamplerId, TenantId
+from openrl.domain.model import ModelCard
+from openrl.domain.policy import Sampler
+from openrl.domain.run import Run
+from openrl.gateway.memo import Memo
+from openrl.ledger.notices import RedisNotices
+from openrl.ledger.port import Ledger, Limits, Notices
+from openrl.ledger.redis import RedisLedger
+from openrl.ledger.roster import RedisRoster, Roster
+from queues.app import make_app
+from queues.bell import ringer
+
+#: Requests that may block at the same time, on the database, the broker or the depot.
+THREADS: Final = 64
+KEY_SECONDS: Final = 30.0  #: a revoked key may still be accepted for so long
+CARD_SECONDS: Final = 1.5
+TOUCH_SECONDS: Final = 30.0  #: a run's time of last request is written at most so often
+FIXED_SECONDS: Final = 3600.0  #: of runs and samplers only what never changes is used
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    settings: Settings
+    catalog: Catalog
+    depot: Depot
+    ledger: Ledger
+    notices: Notices
+    roster: Roster
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="request"))
+    client_config: Mapping[str, Any] = field(default_factory=dict)  #: added to what SDK clients are told to do
+    keys: Memo[str, TenantId] = field(default_factory=lambda: Memo(KEY_SECONDS))
+    _cards: Memo[str, list[ModelCard]] = field(default_factory=lambda: Memo(CARD_SECONDS))
+    _runs: Memo[tuple[TenantId, RunId], Run] = field(default_factory=lambda: Memo(FIXED_SECONDS))
+    _samplers: Memo[tuple[TenantId, SamplerId], Sampler] = field(default_factory=lambda: Memo(FIXED_SECONDS))
+    _touched: Memo[RunId, bool] = field(default_factory=lambda: Memo(TOUCH_SECONDS))
+
+    async def off_loop(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run blocking work on a thread; one hop per request."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: work(*args, **kwargs))
+
+    @property
+    def body_bytes(self) -> int:
+        return self.settings.gateway.max_body_mb * 1_000_000
+
+    # ---------------------------------------------------------------------------------------- blocking
+    def tenant(self, secret: str) -> TenantId:
+        """Raises KeyRejected."""
+        return self.keys.keep(secret, self.catalog.tenant_of_key(secret))
+
+    def cards(self) -> list[ModelCard]:
+        return self._cards.get("all", self.roster.cards)
+
+    def card(self, model: str) -> ModelCard:
+        """The card of a model that something of ours is made of. Raises NoWorker until it is served again."""
+        for card in self.cards():
+            if card.answers_to(model):
+                return card
+        raise NoWorker(model)
+
+    def requested_card(self, model: str) -> ModelCard:
+        """The card of a model that a client asks for. Raises ModelUnknown, or NoWorker while nothing is served yet."""
+        served = self.cards()
+        for card in served:
+            if card.answers_to(model):
+                return card
+        if not served:
+            raise NoWorker(model)
+        raise ModelUnknown(model, tuple(card.name for card in served))
+
+    def run(self, tenant: TenantId, run: RunId) -> Run:
+        """What never changes of a run; its times are as old as the memory. Raises RunNotFound."""
+        return self._runs.get((tenant, run), lambda: self.catalog.run(tenant, run))
+
+    def touch(self, run: RunId) -> None:
+        """A request for the run came in."""
+        if self._touched.known(run) is None:
+            self.catalog.touch_run(run)
+            self._touched.keep(run, True)
+
+    def sampler(self, tenant: TenantId, sampler: SamplerId) -> Sampler:
+        """Raises SamplerNotFound."""
+        return self._samplers.get((tenant, sampler), lambda: self.catalog.sampler(tenant, sampler))
+
+
+@contextmanager
+def open_services(settings: Settings) -> Iterator[Services]:
+    """The real ones. Raises OperatorError for what an operator must mend first."""
+    if settings.redis_url is None:
+        raise SettingInvalid("OPENRL_REDIS_URL", "is not set; a gateway of its own needs the broker's address")
+    with ExitStack() as closing:
+        catalog = Catalog(settings.catalog_at)
+        closing.callback(catalog.close)
+        catalog.migrate()
+        depot = FsspecDepot(settings.depot_at)
+        client = connect(settings.redis_url)
+        closing.callback(client.close)
+        app = make_app(settings.redis_url)
+        closing.callback(app.close)
+        holder = f"gateway-{socket.gethostname()}-{os.getpid()}"
+        limits = Limits(**settings.ledger.model_dump())
+        notices = RedisNotices(client)
+        closing.callback(notices.close)
+        services = Services(
+            settings=settings,
+            catalog=catalog,
+            depot=depot,
+            ledger=RedisLedger(client, depot, ringer(app), holder=holder, limits=limits),
+            notices=notices,
+            roster=RedisRoster(client),
+        )
+        closing.callback(services.pool.shutdown)
+        yield services
+
+
+def connect(redis_url: str) -> redis.Redis:
+    """A client that rides out a blink of the broker; a longer outage is told to the client, which comes again."""
+    return redis.Redis.from_url(
+        redis_url,
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=5),
+        retry_on_error=[RedisConnectionError, RedisTimeoutError],
+        socket_timeout=10,
+        socket_connect_timeout=5,
+        health_check_interval=15,
+    )

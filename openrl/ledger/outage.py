@@ -1,0 +1,17 @@
+"""What a Redis that is away looks like to whoever asked it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+from openrl.domain.errors import LedgerUnreachable
+
+
+@contextmanager
+def told_apart() -> Iterator[None]:
+    """Raises LedgerUnreachable where Redis could not be reached or did not answer in time; lets other errors fly."""
+    try:
+        yield
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise LedgerUnreachable(str(error)) from error

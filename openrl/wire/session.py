@@ -1,0 +1,30 @@
+"""Requests about sessions."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from openrl.wire.base import Metadata, Wire
+
+
+class CreateSession(Wire):
+    type: Literal["create_session"] = "create_session"
+    tags: list[str] = Field(default_factory=list)
+    user_metadata: Metadata | None = None
+    sdk_version: str = ""
+    project_id: str | None = None
+    display_name: str | None = None
+
+
+class Heartbeat(Wire):
+    type: Literal["session_heartbeat"] = "session_heartbeat"
+    session_id: str
+
+
+class FinishReason(Wire):
+    type: Literal["success", "errored", "interrupted"]
+
+
+class FinishSession(Wire):
+    reason: FinishReason
+    detail: str | None = None

@@ -1,0 +1,149 @@
+"""The policies that can be sampled now: adapters in device memory, by depot key.
+
+Loads in the background through an injected `fetch`, drops the least recently used one that nobody holds, and lays the
+adapters that a batch uses side by side for the model. Knows no requests and no files.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from openrl.domain.errors import WeightsNotArrived
+from openrl.domain.ids import DepotKey
+from workers.model.adapter_files import from_files
+from workers.model.layout import LoraShape, ModelLayout
+from workers.model.lora import AdapterStack, Mix, MixPart
+
+Fetch = Callable[[DepotKey], Mapping[str, bytes]]
+
+
+@dataclass(slots=True)
+class _Policy:
+    """One adapter, arrived or on its way."""
+
+    loading: "Future[tuple[LoraShape, Tensor]]"
+    holders: int = 0  #: requests that need it
+
+
+class Policies:
+    """At most `limit` adapters, in `dtype` (the base's: what the model computes in anyway)."""
+
+    def __init__(
+        self, layout: ModelLayout, *, device: torch.device, dtype: torch.dtype, fetch: Fetch, limit: int = 64
+    ) -> None:
+        self._layout, self._device, self._dtype = layout, device, dtype
+        self._fetch, self._limit = fetch, limit
+        self._policies: OrderedDict[DepotKey, _Policy] = OrderedDict()  # least recently used first
+        self._stacks: dict[LoraShape, tuple[tuple[DepotKey, ...], AdapterStack]] = {}
+        self._lock = Lock()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fetch-policy")
+
+    def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
+        """Hand over a policy's weights, [shape.size] of any float dtype, so that they need not be fetched. Any thread.
+        A key that is there already stays as it is; where all places are held the weights are fetched when asked for."""
+        arrived: Future[tuple[LoraShape, Tensor]] = Future()
+        arrived.set_result((shape, self._placed(flat)))
+        with self._lock:
+            if key not in self._policies and self._room():
+                self._policies[key] = _Policy(arrived)
+
+    def put_files(self, key: DepotKey, files: Mapping[str, bytes]) -> None:
+        """Hand over a policy as adapter files. Raises AdapterUnsupported."""
+        self.put(key, *from_files(self._layout, files))
+
+    def hold(self, key: DepotKey) -> bool:
+        """Keep a policy until released, loading it if need be. False, and nothing done, where all places are held."""
+        with self._lock:
+            policy = self._policies.get(key)
+            if policy is None:
+                if not self._room():
+                    return False
+                policy = self._policies[key] = _Policy(self._pool.submit(self._load, key))
+            self._policies.move_to_end(key)
+            policy.holders += 1
+            return True
+
+    def release(self, key: DepotKey) -> None:
+        with self._lock:
+            policy = self._policies[key]
+            policy.holders -= 1
+            failed = policy.loading.done() and policy.loading.exception() is not None
+            if failed and not policy.holders:
+                del self._policies[key]  # the next request tries again
+
+    def ready(self, key: DepotKey) -> bool:
+        """Whether a held policy has arrived. Raises what its loading raised: WeightsNotArrived, AdapterUnsupported."""
+        loading = self._policies[key].loading
+        if not loading.done():
+            return False
+        loading.result()
+        return True
+
+    def wait_for_any(self, seconds: float) -> None:
+        """Sleep until a policy arrives, or so long."""
+        with self._lock:
+            coming = [policy.loading for policy in self._policies.values() if not policy.loading.done()]
+        if coming:
+            wait(coming, timeout=seconds, return_when="FIRST_COMPLETED")
+
+    def mix(self, rows: Sequence[DepotKey | None], *, keep: bool = False) -> Mix:
+        """The mix for a batch whose rows use these (held, ready) policies; None is the base model. `keep` remembers
+        how the adapters were laid side by side, for a batch whose policies stay the same for many steps."""
+        by_shape: dict[LoraShape, list[tuple[int, DepotKey]]] = {}
+        for row, key in enumerate(rows):
+            if key is not None:
+                by_shape.setdefault(self._policies[key].loading.result()[0], []).append((row, key))
+        if keep:  # copies are only worth their memory while they are in use
+            self._stacks = {shape: stack for shape, stack in self._stacks.items() if shape in by_shape}
+        return Mix(tuple(self._part(shape, used, len(rows), keep) for shape, used in by_shape.items()))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __contains__(self, key: DepotKey) -> bool:
+        return key in self._policies
+
+    def _part(self, shape: LoraShape, used: list[tuple[int, DepotKey]], batch: int, keep: bool) -> MixPart:
+        keys = tuple(sorted({key for _, key in used}))
+        stack = self._stack(shape, keys, keep)
+        place = {key: index for index, key in enumerate(keys)}
+        rows = None if len(used) == batch else torch.tensor([row for row, _ in used])
+        return MixPart(stack, rows, torch.tensor([place[key] for _, key in used]))
+
+    def _stack(self, shape: LoraShape, keys: tuple[DepotKey, ...], keep: bool) -> AdapterStack:
+        """The adapters side by side; one alone is used where it lies."""
+        flats = [self._policies[key].loading.result()[1] for key in keys]
+        if len(flats) == 1:
+            return AdapterStack(shape, flats[0].unsqueeze(0))
+        known, stack = self._stacks.get(shape, ((), None))
+        if stack is None or known != keys:
+            stack = AdapterStack(shape, torch.stack(flats))
+            if keep:
+                self._stacks[shape] = (keys, stack)
+        return stack
+
+    def _room(self) -> bool:
+        """Make a place free if all are taken; False where all are held. Under the lock."""
+        if len(self._policies) < self._limit:
+            return True
+        idle = next((key for key, policy in self._policies.items() if not policy.holders), None)
+        if idle is None:
+            return False
+        del self._policies[idle]
+        return True
+
+    def _load(self, key: DepotKey) -> tuple[LoraShape, Tensor]:
+        try:
+            files = self._fetch(key)
+        except KeyError as error:
+            raise WeightsNotArrived(key) from error
+        shape, flat = from_files(self._layout, files)
+        return shape, self._placed(flat)
+
+    def _placed(self, flat: Tensor) -> Tensor:
+        return flat.detach().to(self._device, self._dtype, copy=True)

@@ -1,0 +1,144 @@
+"""Requests and samples on their way through the engine, and the result they become."""
+
+from collections.abc import Sequence as Many
+from concurrent.futures import Future, InvalidStateError
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from openrl.domain.ids import DepotKey
+from openrl.domain.sampling import SampleResult, Sequence, StopReason, TopLogprobs
+from openrl.domain.tensor import DType
+from workers.sample.arrays import to_domain
+from workers.sample.logits import Choice
+from workers.sample.prompt_logprobs import PromptScores, top_logprobs
+from workers.sample.randomness import stream
+from workers.sample.request import SampleRequest
+from workers.sample.stopping import Decode, Stopper
+
+PrefixKey = tuple[DepotKey | None, bytes]
+
+
+class Job:
+    """One request: its samples are placed, at once or by and by, and the future settles when all have ended."""
+
+    def __init__(self, request: SampleRequest, decode: Decode, eos: tuple[int, ...]) -> None:
+        self.request = request
+        self.future: Future[SampleResult] = Future()
+        self.prefix: PrefixKey = (request.policy, np.array(request.prompt, np.int32).tobytes())
+        self.holds_policy = False
+        self.placed = 0  #: samples that were started
+        self.scores: PromptScores | None = None if request.scores_prompt else PromptScores()
+        self._decode, self._eos = decode, eos
+        empty = None if request.params.max_tokens else _nothing(request)
+        self._sequences: list[Sequence | None] = [empty] * request.num_samples
+
+    @property
+    def unplaced(self) -> int:
+        """Samples still to be started."""
+        return self.request.num_samples - self.placed if self.request.params.max_tokens else 0
+
+    @property
+    def started(self) -> bool:
+        """Whether nothing of it waits for admission any more."""
+        return self.unplaced == 0 and self.scores is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits for it any more: it was settled or cancelled."""
+        return self.future.done()
+
+    def row(self) -> "Row":
+        """Start the next sample."""
+        self.placed += 1
+        return Row(self, self.placed - 1, Stopper(self.request.params, self._eos, self._decode))
+
+    def ended(self, sample: int, sequence: Sequence) -> None:
+        self._sequences[sample] = sequence
+
+    def settle(self) -> bool:
+        """Give the result if it is whole."""
+        done = [sequence for sequence in self._sequences if sequence is not None]
+        if self.scores is None or len(done) < len(self._sequences):
+            return False
+        result = SampleResult(
+            sequences=tuple(done),
+            prompt_logprobs=self.scores.logprobs,
+            top_prompt_logprobs=self.scores.top,
+            target_prompt_logprobs=self.scores.targets,
+            prompt_alternatives=self.scores.alternatives,
+        )
+        try:
+            self.future.set_result(result)
+        except InvalidStateError:  # cancelled in this moment
+            return True
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        try:
+            self.future.set_exception(error)
+        except InvalidStateError:  # cancelled, or failed by another of its rows
+            return
+
+
+class Row:
+    """One sample being drawn."""
+
+    def __init__(self, job: Job, sample: int, stopper: Stopper) -> None:
+        params = job.request.params
+        self.job, self.sample, self.stopper = job, sample, stopper
+        self.tokens: list[int] = []
+        self.logprobs: list[float] = []
+        self.top: list[tuple[Tensor, Tensor]] = []  #: ids and log-probabilities, each [k]
+        self.choice = Choice(
+            params.temperature,
+            params.top_k,
+            params.top_p,
+            stream(params.seed, sample),
+            job.request.topk_sample_logprobs,
+        )
+
+    @property
+    def policy(self) -> DepotKey | None:
+        return self.job.request.policy
+
+    @property
+    def position(self) -> int:
+        """Where the last token stands, which is the next to be fed."""
+        return len(self.job.request.prompt) + len(self.tokens) - 1
+
+    def take(self, token: int, logprob: float) -> StopReason | None:
+        """Add a token; why the sample ends with it, or None."""
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
+        return self.stopper(self.tokens)
+
+    def end(self, reason: StopReason) -> None:
+        self.job.ended(self.sample, _sequence(self.job.request, self.tokens, self.logprobs, self.top, reason))
+
+
+def _nothing(request: SampleRequest) -> Sequence:
+    """The sample of a request for no tokens at all."""
+    return _sequence(request, [], [], [], StopReason.LENGTH)
+
+
+def _sequence(
+    request: SampleRequest,
+    tokens: list[int],
+    logprobs: list[float],
+    top: Many[tuple[Tensor, Tensor]],
+    reason: StopReason,
+) -> Sequence:
+    return Sequence(
+        tokens=to_domain(tokens, DType.INT32),
+        logprobs=to_domain(logprobs, DType.FLOAT32),
+        stop_reason=reason,
+        top_logprobs=_stacked(request.topk_sample_logprobs, top) if request.topk_sample_logprobs else None,
+    )
+
+
+def _stacked(width: int, top: Many[tuple[Tensor, Tensor]]) -> TopLogprobs:
+    if not top:
+        return top_logprobs(torch.zeros((0, width), dtype=torch.int64), torch.zeros((0, width)))
+    return top_logprobs(torch.stack([ids for ids, _ in top]), torch.stack([values for _, values in top]))

@@ -1,0 +1,107 @@
+"""Log-probabilities of target tokens from hidden states, and their gradient, in chunks of tokens.
+
+A loss depends on a token's logits only through the log-probability of its target. So a chunk's logits can give their
+gradient at once and be forgotten: no [tokens, vocab] tensor larger than one chunk ever exists and nothing is computed
+twice. The price is that the gradient is written out by hand here, LoRA on the head included. Softmax is float32.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from workers.model.base import BaseModel
+
+#: Logits of one chunk: small enough to stay near the processor's cache, large enough for efficient products.
+CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
+
+#: Takes log-probabilities [n, K] of the tokens from a position on; gives d loss / d log-probability.
+Gradient = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAdapter:
+    """LoRA on the head for the tokens `start` to `stop`: one adapter each. `a` [rank, width] and `b` [vocab, rank]."""
+
+    start: int
+    stop: int
+    a: Tensor
+    b: Tensor
+    scale: float
+    a_grad: Tensor | None = None  #: float32, added to
+    b_grad: Tensor | None = None
+
+
+@torch.no_grad()
+def target_logprobs(
+    base: BaseModel,
+    hidden: Tensor,
+    targets: Tensor,
+    adapters: Sequence[HeadAdapter] = (),
+    gradient: Gradient | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Log-probabilities [M, K] float32 of `targets` int64 [M, K], for last hidden states [M, width], at temperature 1.
+
+    With `gradient` also d loss / d hidden [M, width], while the adapters' gradients are added to. Tokens never
+    influence each other here, so what is not finite stays with the adapter of its token.
+    """
+    chunk = max(1, CHUNK_ELEMENTS[hidden.device.type] // base.vocab_size)
+    found, slopes = [], []
+    for start in range(0, len(hidden), chunk):
+        part = _Chunk(base, hidden[start : start + chunk], start, adapters)
+        found.append(part.logprobs(targets[start : start + chunk]))
+        if gradient is not None:
+            slopes.append(part.backward(gradient(found[-1], start)))
+    return _whole(found), _whole(slopes) if slopes else None
+
+
+class _Chunk:
+    """Some consecutive tokens on their way through the head and back."""
+
+    def __init__(self, base: BaseModel, hidden: Tensor, start: int, adapters: Sequence[HeadAdapter]) -> None:
+        self.head, self.softcap, self.hidden = base.unembed, base.softcap, hidden
+        stop = start + len(hidden)
+        self.adapters = [
+            (adapter, slice(max(adapter.start - start, 0), min(adapter.stop, stop) - start))
+            for adapter in adapters
+            if adapter.start < stop and start < adapter.stop
+        ]
+        self.inner: list[Tensor] = []  #: A·h by adapter
+
+    def logprobs(self, targets: Tensor) -> Tensor:
+        self.targets = targets
+        logits = F.linear(self.hidden, self.head.weight, self.head.bias)
+        for adapter, rows in self.adapters:
+            self.inner.append(self.hidden[rows] @ adapter.a.T)
+            logits[rows].addmm_(self.inner[-1], adapter.b.T, alpha=adapter.scale)
+        self.logits = logits.float()
+        if self.softcap is not None:
+            self.logits.div_(self.softcap).tanh_().mul_(self.softcap)
+        self.total = self.logits.logsumexp(1, keepdim=True)
+        return self.logits.gather(1, targets) - self.total
+
+    def backward(self, slope: Tensor) -> Tensor:
+        """d loss / d hidden from `slope` = d loss / d log-probability [n, K]. Uses the logits up."""
+        bend = None if self.softcap is None else (self.logits / self.softcap).square_().neg_().add_(1)
+        logits = self.logits.sub_(self.total).exp_().mul_(-slope.sum(1, keepdim=True))
+        logits.scatter_add_(1, self.targets, slope)
+        if bend is not None:
+            logits.mul_(bend)
+        logits = logits.to(self.hidden.dtype)
+        back = logits @ self.head.weight
+        for (adapter, rows), inner in zip(self.adapters, self.inner, strict=True):
+            self._adapter_backward(adapter, rows, inner, logits[rows], back)
+        return back
+
+    def _adapter_backward(self, adapter: HeadAdapter, rows: slice, inner: Tensor, logits: Tensor, back: Tensor) -> None:
+        assert adapter.a_grad is not None and adapter.b_grad is not None, "a training pass needs room for gradients"
+        bottle = (logits @ adapter.b).mul_(adapter.scale)
+        back[rows].addmm_(bottle, adapter.a)
+        adapter.a_grad.add_(bottle.T @ self.hidden[rows])
+        adapter.b_grad.add_(logits.T @ inner, alpha=adapter.scale)
+
+
+def _whole(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -1,0 +1,62 @@
+"""What one training run owns on the device: its adapter, its pending gradient, its optimizer."""
+
+import math
+import secrets
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from openrl.domain.run import LoraSpec
+from workers.model.layout import LoraShape, ModelLayout
+
+
+@dataclass(slots=True)
+class RunState:
+    """Flat float32 vectors of `shape.size` elements. `m` and `v` are Adam's moments, `step` the updates so far."""
+
+    shape: LoraShape
+    weights: Tensor
+    m: Tensor
+    v: Tensor
+    step: int = 0
+    grad: Tensor | None = None  #: summed since the last optimizer step; None when there was no backward pass
+    seed: int | None = None  #: of the initial weights; None for loaded ones
+
+    @property
+    def has_grad(self) -> bool:
+        return self.grad is not None
+
+    def add_grad(self, grad: Tensor, *, give: bool = False) -> None:
+        """Adds a gradient. With `give` the run may keep `grad` itself, and the caller must not use it again."""
+        if self.grad is None:
+            self.grad = grad if give else grad.clone()
+        else:
+            self.grad.add_(grad)
+
+    def to(self, device: torch.device) -> "RunState":
+        grad = None if self.grad is None else self.grad.to(device)
+        weights, m, v = (each.to(device) for each in (self.weights, self.m, self.v))
+        return RunState(self.shape, weights, m, v, self.step, grad, self.seed)
+
+    @classmethod
+    def fresh(cls, layout: ModelLayout, lora: LoraSpec, device: torch.device) -> "RunState":
+        """A new adapter that changes nothing yet, as PEFT starts one. No seed means a random one, kept in `seed`."""
+        shape = LoraShape.of(layout, lora)
+        seed = secrets.randbits(63) if lora.seed is None else lora.seed
+        return cls.holding(shape, first_weights(shape, seed).to(device), seed=seed)
+
+    @classmethod
+    def holding(cls, shape: LoraShape, weights: Tensor, *, seed: int | None = None) -> "RunState":
+        """A run with these weights and an optimizer that has not stepped."""
+        return cls(shape, weights, torch.zeros_like(weights), torch.zeros_like(weights), seed=seed)
+
+
+def first_weights(shape: LoraShape, seed: int) -> Tensor:
+    """A is Kaiming-uniform (a = √5), uniform in ±1/√in_features, B zero. Drawn on the CPU: the same everywhere."""
+    generator = torch.Generator().manual_seed(seed)
+    flat = torch.zeros(shape.size)
+    for target in shape.targets:
+        bound = 1 / math.sqrt(target.in_features)
+        flat[shape.parts(target.name)[0]].uniform_(-bound, bound, generator=generator)
+    return flat
