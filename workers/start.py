@@ -6,13 +6,12 @@ import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from celery import Celery, signals
 
 from openrl.config import Settings
 from openrl.domain.model import ModelCard
-from openrl.domain.worker import WorkerInfo
+from openrl.domain.worker import Role, WorkerInfo
 from openrl.ledger.roster import RedisRoster
 from queues.app import make_app
 from queues.bell import ringer
@@ -26,13 +25,6 @@ log = logging.getLogger(__name__)
 
 ANNOUNCE_SECONDS = 2.0
 ANNOUNCED_FOR_SECONDS = 8.0
-
-
-class Role(StrEnum):
-    DEVICE = "device"  #: train and sample in one process, on one copy of the base weights
-    TRAIN = "train"
-    SAMPLE = "sample"
-    REWARD = "reward"
 
 
 def run(role: str, settings: Settings) -> None:

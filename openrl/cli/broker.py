@@ -3,13 +3,11 @@
 import importlib.util
 import secrets
 import shutil
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from openrl.cli.ports import LOCAL, free_port
 from openrl.domain.errors import BrokerMissing
-
-HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +21,7 @@ class Broker:
 
     @property
     def url(self) -> str:
-        return f"redis://:{self.password}@{HOST}:{self.port}/0"
+        return f"redis://:{self.password}@{LOCAL}:{self.port}/0"
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -55,7 +53,7 @@ def configuration(broker: Broker) -> str:
     """Every write survives a restart, but for the last second's if the machine itself goes down; nothing is evicted."""
     lines = [
         f"port {broker.port}",
-        f"bind {HOST}",
+        f"bind {LOCAL}",
         f"requirepass {_quoted(broker.password)}",
         f"dir {_quoted(str(broker.folder))}",
         "appendonly yes",
@@ -65,13 +63,6 @@ def configuration(broker: Broker) -> str:
         "daemonize no",
     ]
     return "\n".join(lines) + "\n"
-
-
-def free_port() -> int:
-    """A port nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _quoted(text: str) -> str:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from openrl.cli import machine, probes
 from openrl.cli.broker import find_program
+from openrl.cli.ports import LOCAL, require_port
+from openrl.cli.text import columns
 from openrl.config import Settings
-from openrl.domain.errors import BaseModelMissing, BrokerMissing, BrokerUnreachable, SettingInvalid
+from openrl.domain.errors import BaseModelMissing, BrokerMissing, BrokerUnreachable, PortTaken, SettingInvalid
 from openrl.models.catalogue import find, resolve
 
 _LEAST_FREE_GB = 2.0  #: of disk: broker files, snapshots, checkpoints of small adapters
@@ -134,14 +136,9 @@ def memory(settings: Settings) -> Finding:
 
 
 def ports(settings: Settings) -> Iterator[Finding]:
-    for what, host, port, fix in (
-        ("gateway port", settings.gateway.host, settings.gateway.port, "--port 0 picks a free one"),
-        ("flower port", "127.0.0.1", settings.flower_port, "--flower-port 0 picks a free one"),
-    ):
-        if not port or machine.port_is_free(host, port):
-            yield Finding(what=what, level=Level.OK, fact=f"{port or 'any'} is free")
-        else:
-            yield Finding(what=what, level=Level.FAIL, fact=f"{port} is taken", fix=fix)
+    gateway = settings.gateway
+    yield _port("gateway port", gateway.host, gateway.port, "--port 0 picks a free one")
+    yield _port("flower port", LOCAL, settings.flower_port, "--flower-port 0 picks a free one")
 
 
 def any_failed(findings: Sequence[Finding]) -> bool:
@@ -153,10 +150,15 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    return "\n".join(
-        f"{finding.level:<5} {finding.what:<17} {finding.fact}{f'  → {finding.fix}' if finding.fix else ''}"
-        for finding in findings
-    )
+    return columns([(f.level, f.what, f"{f.fact}  → {f.fix}" if f.fix else f.fact) for f in findings])
+
+
+def _port(what: str, host: str, port: int, fix: str) -> Finding:
+    try:
+        require_port(what, host, port)
+    except (PortTaken, SettingInvalid) as error:
+        return Finding(what=what, level=Level.FAIL, fact=str(error), fix=fix)
+    return Finding(what=what, level=Level.OK, fact=f"{port} is free" if port else "takes a free one")
 
 
 def _nearest_existing(folder: Path) -> Path:

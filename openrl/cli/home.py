@@ -39,7 +39,7 @@ def locked(home: Path) -> Iterator[None]:
 
 def write_status(home: Path, **facts: Any) -> None:
     """In one step, for this user's eyes only: it holds the broker's password."""
-    _write_private(home / "serve.json", json.dumps({"pid": os.getpid(), **facts}, indent=2) + "\n")
+    _write_private(home / "serve.json", json.dumps({"pid": os.getpid()} | facts, indent=2) + "\n")
 
 
 def read_status(home: Path) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from rich.table import Table
-
 from openrl.catalog.repository import Catalog
 from openrl.cli import home
+from openrl.cli.text import columns
 from openrl.config import Settings
 from openrl.domain.errors import KeyRejected
 
@@ -45,14 +44,14 @@ def create(settings: Settings, tenant: str, expires_days: int | None) -> str:
     return secret
 
 
-def listed(settings: Settings) -> Table:
+def listed(settings: Settings) -> str:
     """All keys, with what may be shown of them."""
-    rows = Table("id", "tenant", "key", "made", "expires", "revoked", box=None, pad_edge=False, header_style="bold")
     keys = opened(settings).keys()
+    rows = [("id", "tenant", "key", "made", "expires", "revoked")]
     for key in keys:
-        times = (_day(when) for when in (key.created_at, key.expires_at, key.revoked_at))
-        rows.add_row(str(key.id), key.tenant, f"{key.prefix}…", *times)
-    return rows
+        made, expires, revoked = (_day(when) for when in (key.created_at, key.expires_at, key.revoked_at))
+        rows.append((str(key.id), key.tenant_name, f"{key.prefix}…", made, expires, revoked))
+    return columns(rows)
 
 
 def revoke(settings: Settings, key_id: int) -> None:
@@ -61,4 +60,4 @@ def revoke(settings: Settings, key_id: int) -> None:
 
 
 def _day(when: datetime | None) -> str:
-    return f"{when:%Y-%m-%d %H:%M}" if when else ""
+    return f"{when:%Y-%m-%d %H:%M}" if when else "-"

@@ -1,10 +1,8 @@
-"""What this machine has, read without torch: packages, ports, memory, bfloat16, the size of a model."""
+"""What this machine has, read without torch: packages, memory, bfloat16, the size of a model."""
 
-import errno
 import importlib.util
 import json
 import os
-import socket
 import struct
 from collections.abc import Iterable
 from math import prod
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from openrl.domain.errors import ModelWontFit, PackageMissing, PortTaken
+from openrl.domain.errors import ModelWontFit, PackageMissing
 
 #: Import names of what the components need; `serve` looks for them before it starts anything.
 GATEWAY_PACKAGES = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "zstandard", "google.protobuf", "orjson")
@@ -32,27 +30,6 @@ def require_packages(names: Iterable[str]) -> None:
     """Raises PackageMissing for the first that is not installed."""
     for name in missing_packages(names):
         raise PackageMissing(name)
-
-
-def port_is_free(host: str, port: int) -> bool:
-    """Whether one could listen there now."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
-        try:
-            probe.bind((host, port))
-            probe.listen(1)
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                return False
-            raise
-    return True
-
-
-def require_port(what: str, host: str, port: int) -> None:
-    """Raises PortTaken."""
-    if port and not port_is_free(host, port):
-        raise PortTaken(what, port)
 
 
 def parameters(folder: Path) -> int:

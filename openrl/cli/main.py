@@ -51,16 +51,22 @@ Host = Annotated[str | None, typer.Option(help="Address to listen on. [OPENRL_GA
 Port = Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_GATEWAY__PORT, 8000]")]
 
 
-@app.callback()
-def openrl(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         from importlib import metadata
 
         typer.echo(metadata.version("openrl"))
         raise typer.Exit
+
+
+@app.callback()
+def openrl(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """What goes before any command; `main` itself looks for --debug."""
 
 
 @app.command()
@@ -165,11 +171,9 @@ def keys_create(
 @keys_app.command("list")
 def keys_list(data_dir: DataDir = None) -> None:
     """All keys, without their secrets."""
-    from rich.console import Console
-
     from openrl.cli.keys import listed
 
-    Console().print(listed(_settings(data_dir=data_dir)))
+    typer.echo(listed(_settings(data_dir=data_dir)))
 
 
 @keys_app.command("revoke")
@@ -185,11 +189,9 @@ def keys_revoke(
 @models_app.command("list")
 def models_list(data_dir: DataDir = None) -> None:
     """The models, and which of them are here."""
-    from rich.console import Console
+    from openrl.cli.pulling import listed
 
-    from openrl.cli.pulling import table
-
-    Console().print(table(_settings(data_dir=data_dir).home))
+    typer.echo(listed(_settings(data_dir=data_dir).home))
 
 
 @models_app.command("pull")
@@ -228,6 +230,7 @@ def _component() -> Iterator[None]:
     import logging
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every plugin
     try:
         yield
     except OperatorError as error:

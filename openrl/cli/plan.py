@@ -10,6 +10,7 @@ from openrl.cli import probes
 from openrl.cli.broker import Broker, configuration
 from openrl.cli.child import Component
 from openrl.cli.environment import child_env
+from openrl.cli.ports import LOCAL
 from openrl.config import Settings
 
 #: Seconds a worker gets to finish or hand back what it holds.
@@ -40,7 +41,7 @@ def broker_component(broker: Broker, settings: Settings, own: Mapping[str, str])
         env={name: value for name, value in own.items() if not name.startswith("OPENRL_")},
         stdin=configuration(broker),
         log=settings.home / "logs" / "broker.log",
-        address=f"127.0.0.1:{broker.port}",
+        address=f"{LOCAL}:{broker.port}",
         is_ready=probes.broker_answers(probes.connect(broker.url)),
         stop_rank=BROKER,
     )
@@ -85,14 +86,14 @@ def _worker(role: str, settings: Settings, env: Mapping[str, str], client: redis
 
 def _flower(settings: Settings, env: Mapping[str, str]) -> Component:
     port = settings.flower_port
-    where = ("--address=127.0.0.1", f"--port={port}")
+    where = (f"--address={LOCAL}", f"--port={port}")
     return Component(
         name="flower",
         command=(sys.executable, "-m", "celery", "-A", "queues.app", "flower", *where),
         env=env,
         log=settings.home / "logs" / "flower.log",
-        address=f"http://127.0.0.1:{port}",
-        is_ready=probes.http_answers("127.0.0.1", port, "/healthcheck"),
+        address=f"http://{LOCAL}:{port}",
+        is_ready=probes.http_answers(LOCAL, port, "/healthcheck"),
         grace_seconds=3.0,
         stop_rank=FLOWER,
     )
@@ -100,4 +101,4 @@ def _flower(settings: Settings, env: Mapping[str, str]) -> Component:
 
 def _reachable(host: str) -> str:
     """An address to connect to for one to listen on."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return {"0.0.0.0": LOCAL, "::": "::1"}.get(host, host)

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from openrl.cli import machine, probes
-from openrl.cli.broker import find_program, free_port
+from openrl.cli.broker import find_program
 from openrl.cli.plan import Choices
+from openrl.cli.ports import LOCAL, free_port, require_port
 from openrl.config import Settings
 from openrl.domain.errors import BaseModelMissing
 from openrl.models.catalogue import Listed, find, folder_of, is_model, resolve
@@ -25,8 +26,8 @@ def check(settings: Settings, choices: Choices) -> None:
     machine.require_packages(machine.CORE_PACKAGES + machine.GATEWAY_PACKAGES + machine.DEVICE_PACKAGES)
     if choices.flower:
         machine.require_packages(machine.FLOWER_PACKAGES)
-        machine.require_port("Flower (--flower-port)", "127.0.0.1", settings.flower_port)
-    machine.require_port("gateway (--port)", settings.gateway.host, settings.gateway.port)
+        require_port("Flower (--flower-port)", LOCAL, settings.flower_port)
+    require_port("gateway (--host, --port)", settings.gateway.host, settings.gateway.port)
     if settings.redis_url is None:
         find_program()
     else:
@@ -46,7 +47,7 @@ def check_model(settings: Settings, choices: Choices) -> None:
 def to_pull(settings: Settings) -> Listed | None:
     """The listed base model that has to be fetched first. Raises BaseModelMissing where a person must agree first."""
     model = find(settings.base_model)
-    if model is None or settings.base_model != model.name or is_model(folder_of(model, settings.home)):
+    if model is None or "/" in settings.base_model or is_model(folder_of(model, settings.home)):
         return None
     if model.terms is not None:
         why = f"its terms have to be agreed to first; fetch it with: openrl models pull {model.name}"

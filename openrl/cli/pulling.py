@@ -5,28 +5,29 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from openrl.cli.text import columns
 from openrl.domain.errors import BaseModelMissing
 from openrl.models.catalogue import LISTED, Listed, folder_of, is_model
 from openrl.models.fetch import Report
 from openrl.models.pull import pull
 
 
-def table(home: Path) -> Table:
+def listed(home: Path) -> str:
     """All listed models and whether they are here; `home` is the data directory."""
-    rows = Table("name", "what it is", "licence", "download", "here", box=None, pad_edge=False, header_style="bold")
+    rows = [("name", "here", "download", "licence", "what it is")]
     for model in LISTED:
-        size = f"{model.download_mb} MB" if model.wheels else "made here"
-        rows.add_row(model.name, model.about, model.licence, size, "yes" if is_model(folder_of(model, home)) else "")
-    return rows
+        here = "yes" if is_model(folder_of(model, home)) else "no"
+        size = f"{model.download_mb} MB" if model.wheels else "none"
+        rows.append((model.name, here, size, model.licence, model.about))
+    return columns(rows)
 
 
 def require_terms(model: Listed, accepted: bool) -> None:
     """Show the terms and have a person agree to them. Raises BaseModelMissing where nobody does."""
     if model.terms is None:
         return
-    Console(stderr=True).print(model.terms)
+    Console(stderr=True).print(model.terms, highlight=False)
     if accepted or (sys.stdin.isatty() and _yes("Do you agree? [y/N] ")):
         return
     raise BaseModelMissing(model.name, "its terms were not accepted; read them and pass --accept-terms")

@@ -1,10 +1,12 @@
 """`openrl serve`: everything on one machine, from the first check to the last process gone."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from openrl.cli import home, preflight
 from openrl.cli.board import Board, print_exports
@@ -101,12 +103,11 @@ class Serving:
         self._watcher.watch(pull.pid, WORKERS, 2.0)
         while pull.poll() is None and not self._signals.came:
             time.sleep(TICK_SECONDS)
-        kill_group(pull.pid)
-        status = pull.wait()
+        _interrupt(pull)
         self._watcher.forget(pull.pid)
         if self._signals.came:
             raise Stopped
-        if status:
+        if pull.returncode:
             raise BaseModelMissing(model.name, "it could not be fetched; the reason is above")
         preflight.check_model(self._settings, self._choices)
 
@@ -143,6 +144,16 @@ class Serving:
         home.write_status(
             settings.home, url=base_url(settings), model=settings.base_model, broker=settings.redis_url, parts=parts
         )
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """End it, if it still runs, as Ctrl-C would: it then clears away what it has half done."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(timeout=5.0)
+    kill_group(process.pid)
+    process.wait()
 
 
 def _withdraw_others(broker: Broker, base_model: str) -> None:

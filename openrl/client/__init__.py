@@ -1,0 +1,6 @@
+"""OpenRL's own Python client: what the service offers beyond the Tinker API. Needs httpx and nothing of the server."""
+
+from openrl.client.client import Client
+from openrl.client.errors import ClientError, KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
+
+__all__ = ["Client", "ClientError", "KeyMissing", "RequestRefused", "ServiceUnreachable", "WorkFailed"]

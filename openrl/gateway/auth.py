@@ -34,4 +34,5 @@ class KeyCheck:
         if not secret:
             raise KeyRejected("is missing; send the key that this server gave you")
         services: Services = connection.app.state.services
-        return services.keys.known(secret) or await services.off_loop(services.tenant, secret)
+        known = services.keys.known(secret)
+        return known if known is not None else await services.off_loop(services.tenant, secret)

@@ -1,6 +1,5 @@
 """A request on its way through the gateway: read on the event loop, worked on in one hop on a thread."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +8,10 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from openrl.domain.errors import BodyTooLarge
 from openrl.domain.ids import TenantId
-from openrl.gateway.limits import decoded, read_body
+from openrl.gateway.limits import decoded, read_within
 from openrl.gateway.services import Services
-
-log = logging.getLogger(__name__)
 
 #: Nobody reads it: the client hung up.
 GONE = Response(status_code=499)
@@ -31,16 +29,23 @@ class Call:
         return decoded(self.raw_body, self.encoding, self.services.body_bytes)
 
 
-async def answered(request: Request, work: Callable[[Call], Response]) -> Response:
-    """Read the request's body and let `work` answer it on a thread."""
+async def answered(
+    request: Request, work: Callable[[Call], Response], too_large: Callable[[Call], object] | None = None
+) -> Response:
+    """Read the request's body and let `work` answer it on a thread. `too_large` is told the beginning of a body that is
+    refused for its size. Raises BodyTooLarge and whatever `work` raises."""
     services = services_of(request)
     try:
-        body = await read_body(request, services.body_bytes)
+        body, whole = await read_within(request, services.body_bytes)
     except ClientDisconnect:
         return GONE
     encoding = request.headers.get("content-encoding", "").lower()
     call = Call(services=services, tenant=tenant_of(request), raw_body=body, encoding=encoding)
-    return await services.off_loop(work, call)
+    if whole:
+        return await services.off_loop(work, call)
+    if too_large is not None:
+        await services.off_loop(too_large, call)
+    raise BodyTooLarge(services.body_bytes)
 
 
 def services_of(request: Request) -> Services:

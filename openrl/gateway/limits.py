@@ -1,6 +1,7 @@
 """Bodies, bounded while they are read and while they are decompressed."""
 
 import io
+from contextlib import suppress
 from typing import Final
 
 import zstandard
@@ -15,16 +16,32 @@ WINDOW_BYTES: Final = 1 << 27
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The body as sent. Raises BodyTooLarge, without reading on, as soon as it is known to be."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limit:
+    body, whole = await read_within(request, limit)
+    if not whole:
         raise BodyTooLarge(limit)
+    return body
+
+
+async def read_within(request: Request, limit: int) -> tuple[bytes, bool]:
+    """The body and True, or only its beginning and False where it is larger than `limit`."""
+    announced = request.headers.get("content-length", "")
+    too_large = announced.isdecimal() and int(announced) > limit
     pieces, size = [], 0
     async for piece in request.stream():
-        size += len(piece)
-        if size > limit:
-            raise BodyTooLarge(limit)
         pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        size += len(piece)
+        if too_large or size > limit:
+            return pieces[0], False
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces), True
+
+
+def decoded_start(body: bytes, encoding: str, size: int) -> bytes:
+    """Up to `size` bytes of the body without its content encoding."""
+    if encoding != "zstd":
+        return body[:size]
+    with suppress(zstandard.ZstdError), _unzstd(body) as reader:
+        return reader.read(size)
+    return b""
 
 
 def decoded(body: bytes, encoding: str, limit: int) -> bytes:
@@ -35,7 +52,7 @@ def decoded(body: bytes, encoding: str, limit: int) -> bytes:
         raise BodyInvalid(f"content-encoding {encoding!r} is not accepted; send zstd or none")
     pieces, size = [], 0
     try:
-        with zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES).stream_reader(io.BytesIO(body)) as reader:
+        with _unzstd(body) as reader:
             while piece := reader.read(PIECE_BYTES):
                 size += len(piece)
                 if size > limit:
@@ -44,3 +61,7 @@ def decoded(body: bytes, encoding: str, limit: int) -> bytes:
     except zstandard.ZstdError as error:
         raise BodyInvalid(f"not a zstd frame: {error}") from None
     return b"".join(pieces)
+
+
+def _unzstd(body: bytes) -> zstandard.ZstdDecompressionReader:
+    return zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES).stream_reader(io.BytesIO(body))

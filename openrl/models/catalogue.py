@@ -103,10 +103,10 @@ def resolve(name: str, home: Path) -> Path | str:
     model = find(name)
     if model is not None and is_model(folder := folder_of(model, home)):
         return folder
-    if model is not None and name == model.name:
-        raise BaseModelMissing(name, f"it is not here yet; fetch it with: openrl models pull {name}")
+    if model is not None and "/" not in name:
+        raise BaseModelMissing(name, f"it is not here yet; fetch it with: openrl models pull {model.name}")
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         if is_model(path):
             return path
         raise BaseModelMissing(name, "the folder has no config.json; give a Hugging Face model folder")

@@ -40,7 +40,7 @@ def make(folder: Path) -> None:
 
 
 def network() -> Any:
-    """A LlamaForCausalLM in float32; weights come from a fixed seed, so they do not depend on how transformers initialises."""
+    """A LlamaForCausalLM in float32; its weights come from a seed of ours, however transformers initialises."""
     config = hf.LlamaConfig(
         vocab_size=VOCAB_SIZE,
         hidden_size=64,
@@ -65,7 +65,7 @@ def network() -> Any:
 
 
 def tokenizer() -> Any:
-    """A PreTrainedTokenizerFast: byte-level, so that any text goes through and comes back; adds no special tokens by itself."""
+    """A PreTrainedTokenizerFast, byte-level: any text comes back as it was. Adds no special tokens by itself."""
     vocab, merges = _vocabulary()
     backend = Tokenizer(BPE(vocab=vocab, merges=merges))
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False)

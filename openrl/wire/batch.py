@@ -1,6 +1,7 @@
 """forward_backward: the protobuf request into an action, and its result back. Knows which inputs a loss takes only
 through `openrl.domain.losses`."""
 
+import io
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -16,6 +17,7 @@ from openrl.domain.outcome import BatchResult
 from openrl.domain.tensor import DType, Tensor
 from openrl.wire import tinker_pb2 as pb
 from openrl.wire.arrays import Array, Room, array_of, read_tensor, read_tokens, tensor_of
+from openrl.wire.base import INT32, NamedTurn
 
 #: Known to the SDK, not to us; said plainly, so that nobody takes another loss for them.
 NOT_SERVED = frozenset({"gspo", "stable_reinforce", "custom"})
@@ -27,6 +29,18 @@ def read_request(body: bytes) -> pb.ForwardBackwardRequest:
         return pb.ForwardBackwardRequest.FromString(body)
     except DecodeError as error:
         raise BodyInvalid(f"not a protobuf ForwardBackwardRequest: {error}") from None
+
+
+def turn_in(start: bytes) -> NamedTurn | None:
+    """The turn that a request means to take, from its first bytes alone: the SDK writes these two fields first."""
+    reader = io.BytesIO(start)
+    if reader.read(1) != b"\x0a":  # field 1, a string
+        return None
+    name = reader.read(_varint(reader))
+    if reader.read(1) != b"\x10":  # field 2, a varint
+        return None
+    number = _varint(reader)
+    return NamedTurn(name.decode(errors="replace"), number) if 1 <= number <= INT32 else None
 
 
 def to_forward_backward(request: pb.ForwardBackwardRequest, card: ModelCard, dense_bytes: int) -> ForwardBackward:
@@ -100,6 +114,17 @@ def batch_output(result: BatchResult) -> bytes:
         metrics=result.metrics,
     )
     return output.SerializeToString()
+
+
+def _varint(reader: io.BytesIO) -> int:
+    """As protobuf writes it; 0 where the bytes end early."""
+    value = shift = 0
+    while byte := reader.read(1):
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+        shift += 7
+    return 0
 
 
 def _texts(message: pb.Datum, where: str) -> Iterable[bytes]:

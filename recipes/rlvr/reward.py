@@ -8,22 +8,26 @@ import json
 import random
 from dataclasses import dataclass
 
-KEYS = ("name", "age", "city")
 SYSTEM = "You write JSON."
 ASK = 'Write it as JSON: {"name": "...", "age": ..., "city": "..."}'
 
-NAMES = (
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+NAMES = words(
     "Adam Alice Amy Ana Anna Ben Carl Clara Dan David Emma Eva Henry Hugo Ivy James Jane Jon Julia Kim Laura Lea Leo "
     "Lucy Luis Maria Mark Max Mia Nina Noah Omar Paul Peter Rosa Roy Sam Sara Tom Zoe"
-).split()
-CITIES = (
+)
+CITIES = words(
     "Athens Berlin Boston Cairo Chicago Delhi Dublin Havana Lima Lisbon London Madrid Milan Moscow Nairobi Oslo Paris "
     "Prague Rome Seoul Sydney Tokyo Vienna Zurich"
-).split()
+)
 #: People and places that training never shows.
-UNSEEN_NAMES = "Alan Diana Edgar Fiona Felix Grace Ian Marta Oscar Ruth Simon Vera".split()
-UNSEEN_CITIES = "Bogota Brussels Denver Geneva Hanoi Helsinki Kyoto Munich Naples Toronto Venice Warsaw".split()
-JOBS = "baker chef dentist doctor driver farmer judge lawyer nurse painter pilot singer teacher writer".split()
+UNSEEN_NAMES = words("Alan Diana Edgar Fiona Felix Grace Ian Marta Oscar Ruth Simon Vera")
+UNSEEN_CITIES = words("Bogota Brussels Denver Geneva Hanoi Helsinki Kyoto Munich Naples Toronto Venice Warsaw")
+JOBS = words("baker chef dentist doctor driver farmer judge lawyer nurse painter pilot singer teacher writer")
 
 #: {city} is where the person lives now; {past} and {years} are there to mislead.
 SENTENCES = (
@@ -62,15 +66,16 @@ def draw(rng: random.Random, *, unseen: bool = False) -> Problem:
 def reward(reply: str, facts: dict[str, str | int]) -> float:
     """The share of five checks that `reply` passes, from 0.0 to 1.0.
 
-    One check for each right value (of the right type), one for having exactly the keys asked for, one for saying nothing
+    One for each right value (of the right type), one for having exactly the keys asked for, one for saying nothing
     beside the object. A reply whose first brace does not open a valid JSON object passes none.
     """
     before, _, _ = reply.partition("{")
+    found: dict[str, object]
     try:
         found, end = json.JSONDecoder().raw_decode(reply, len(before))
     except (ValueError, RecursionError):
         return 0.0
-    right = [key in found and type(found[key]) is type(facts[key]) and found[key] == facts[key] for key in KEYS]
-    only_keys = set(found) == set(KEYS)
-    only_object = not (before + reply[end:]).strip()
-    return sum([*right, only_keys, only_object]) / 5
+    right = sum(type(found.get(key)) is type(fact) and found[key] == fact for key, fact in facts.items())
+    only_the_keys = set(found) == set(facts)
+    only_the_object = not (before + reply[end:]).strip()
+    return (right + only_the_keys + only_the_object) / (len(facts) + 2)

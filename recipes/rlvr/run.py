@@ -2,7 +2,7 @@
 
 A 135M model reads a sentence about a person and has to answer with one JSON object; `reward.py` checks the answer. The
 loop is GRPO: sample a group of replies to each prompt, score them, push the better ones up and the worse ones down.
-Where the model lives, how it is loaded and who else uses it is the service's affair; this file needs no GPU and no torch.
+Where the model lives and who else uses it is the service's affair; this file needs no GPU and no torch.
 
     TINKER_BASE_URL=http://127.0.0.1:8000 TINKER_API_KEY=tml-... python recipes/rlvr/run.py --jobs 2
 """
@@ -18,16 +18,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import matplotlib
 import numpy as np
 import tinker
+from matplotlib.figure import Figure
 from reward import Problem, draw, reward
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tinker import types
-
-matplotlib.use("Agg")  # a PNG needs no window
-import matplotlib.pyplot as plt  # noqa: E402  the backend has to be chosen first
 
 ENDS = 3  #: steps at either end whose mean is reported as the first and the last reward
 UNSEEN_PROBLEMS = 16  #: answered greedily before and after training
@@ -102,12 +99,12 @@ def advantages(scores: list[float]) -> list[float]:
 def datum(rollout: Rollout, advantage: float) -> types.Datum:
     """A rollout as a training example: position i reads token i and is to predict token i + 1.
 
-    Positions that predict a prompt token get advantage 0, so the loss, -sum(exp(new - old logprob) * advantage), skips them.
+    The loss is -sum(exp(new logprob - logprob) * advantage); positions that predict the prompt have advantage 0.
     """
     read = rollout.prompt + rollout.tokens[:-1]
     predict = rollout.prompt[1:] + rollout.tokens
     given = [0.0] * (len(rollout.prompt) - 1)
-    inputs = {
+    inputs: dict[str, np.ndarray[Any, Any]] = {
         "target_tokens": np.array(predict, dtype=np.int64),
         "logprobs": np.array(given + rollout.logprobs, dtype=np.float32),
         "advantages": np.array(given + [advantage] * len(rollout.tokens), dtype=np.float32),
@@ -226,7 +223,8 @@ async def train_all(service: tinker.ServiceClient, options: Options) -> list[dic
 
 def draw_curve(curves: list[list[float]], path: Path) -> None:
     """The reward of every run, and their mean, over the steps."""
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
     steps = range(1, len(curves[0]) + 1)
     for curve in curves:
         axes.plot(steps, curve, color="tab:blue", alpha=0.35, linewidth=1)
@@ -235,7 +233,6 @@ def draw_curve(curves: list[list[float]], path: Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def parse_options() -> Options:

@@ -5,8 +5,6 @@ from contextlib import ExitStack
 
 from openrl.catalog.repository import Catalog
 from openrl.config import Settings
-from openrl.domain.errors import WeightsNotArrived
-from openrl.domain.ids import DepotKey
 from openrl.domain.model import ModelCard
 from openrl.models.catalogue import find, resolve
 from workers.device.loop import DeviceLoop
@@ -15,7 +13,8 @@ from workers.model.devices import choose_device, choose_dtype, set_threads
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
-from workers.train.engine import Batch, TrainEngine
+from workers.train.batch import Batch
+from workers.train.engine import TrainEngine
 from workers.train.work import TrainWork
 
 log = logging.getLogger(__name__)
@@ -48,19 +47,12 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) ->
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source)
-
-    def fetch(key: DepotKey) -> dict[str, bytes]:
-        try:
-            return here.depot.get_folder(key)
-        except KeyError:
-            raise WeightsNotArrived(key) from None
-
     return SampleEngine(
         base,
-        decode=tokenizer.decode,
+        decode=lambda tokens: str(tokenizer.decode(tokens)),
+        fetch=here.depot.get_folder,
         max_rows=settings.sample.max_rows,
         cache_tokens=settings.sample.cache_tokens,
-        fetch=fetch,
     )
 
 

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -27,12 +29,13 @@ class BaseModel:
 
     def __init__(self, module: Any, source: str) -> None:
         """Prepares a Hugging Face causal LM in place. Raises ModelUnsupported naming `source`."""
-        self.module = module.eval().requires_grad_(False)
+        self.module = module.requires_grad_(False)
         config = module.config.get_text_config()
         self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self._current = CurrentMix()
         self._decoder: Any = module.get_decoder()
         self.layout = _fit_adapters(module, self._current, source)
+        module.eval()
         self.unembed: MultiLoraLinear = module.get_output_embeddings()
         self._layers = _recomputable(module)
         first = next(module.parameters())
@@ -96,11 +99,12 @@ def load_base(source: str | Path, *, device: torch.device, dtype: torch.dtype) -
     return BaseModel(module.to(device), str(source))
 
 
-def _recomputable(module: Any) -> list[GradientCheckpointingLayer]:
+def _recomputable(module: Any) -> list[Any]:
     """The decoder layers, switched so that they recompute in backward while their `training` flag is set."""
-    layers = [layer for layer in module.modules() if isinstance(layer, GradientCheckpointingLayer)]
-    if layers:
-        module.gradient_checkpointing_enable({"use_reentrant": False})
+    layers: list[Any] = [layer for layer in module.modules() if isinstance(layer, GradientCheckpointingLayer)]
+    for layer in layers:
+        layer.gradient_checkpointing = True
+        layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
     return layers
 
 

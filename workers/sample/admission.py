@@ -26,27 +26,24 @@ class Room:
 
 
 def admit(wishes: Iterable[Wish], room: Room) -> list[int]:
-    """How many rows each wish gets, first come first served; -1 for one that has to wait.
-
-    The first ready wish that does not fit holds back those behind it, so that big requests are not starved.
+    """How many rows each wish gets, first come first served; -1 for one that has to wait. Answers as many wishes as it
+    looked at: the first ready one that does not fit holds back those behind it, so that big requests are not starved.
     """
     granted: list[int] = []
-    rows, length, prefilled, shut = room.rows, room.length, 0, False
+    rows, length, prefilled = room.rows, room.length, 0
     for wish in wishes:
-        over = prefilled > 0 and prefilled + wish.prompt > room.prefill_tokens
-        if shut or over or not wish.ready:
-            shut = shut or over
+        if not wish.ready:
             granted.append(-1)
             continue
         longest = max(length, wish.length if wish.rows else 0)
-        count = min(wish.rows, fitting(longest, room) - rows)
-        if wish.rows and count <= 0:
-            shut = True
-            granted.append(-1)
-            continue
+        count = min(wish.rows, max(0, fitting(longest, room) - rows))
+        over = prefilled > 0 and prefilled + wish.prompt > room.prefill_tokens
+        if over or (wish.rows and not count):
+            break
         granted.append(count)
+        if count < wish.rows:
+            break
         rows, length, prefilled = rows + count, longest, prefilled + wish.prompt
-        shut = count < wish.rows
     return granted
 
 

@@ -171,6 +171,7 @@ class SampleEngine:
             job = self._inbox.popleft()
             if not job.settle():
                 self._waiting.append(job)
+                self._ready(job)  # weights can be on their way while it waits
 
     def _let_go(self) -> None:
         """Drop what was cancelled or has failed."""

@@ -37,7 +37,7 @@ class Stretch:
     batch: Tensor  #: int64 [m], the batch each token belongs to
 
     def losses(self, lp: Tensor, low: int = 0, high: int | None = None) -> Tensor:
-        """The loss of each target, [n, K] or [n], for log-probabilities [n, K] of this stretch's tokens `low` to `high`."""
+        """Each target's loss, [n, K] or [n], for log-probabilities [n, K] of this stretch's tokens `low` to `high`."""
         factor = self.factor[low:high]
         if self.given is None:
             return cross_entropy(lp, factor)

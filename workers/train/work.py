@@ -33,7 +33,8 @@ from openrl.domain.outcome import (
     WeightsSaved,
 )
 from workers.device.loop import DeviceLoop
-from workers.train.engine import Batch, TrainEngine
+from workers.train.batch import Batch
+from workers.train.engine import TrainEngine
 
 HandOver = Callable[[DepotKey, dict[str, bytes]], None]
 

@@ -1,21 +1,28 @@
 """Gradients and optimizer steps."""
 
+from typing import Final
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from openrl.domain.errors import FieldInvalid
-from openrl.gateway.admission import read_turn, submit_turn
+from openrl.domain.errors import BodyTooLarge, FieldInvalid
+from openrl.gateway.admission import read_turn, skip_turn, submit_turn
 from openrl.gateway.call import Call, answered, json_response
+from openrl.gateway.limits import decoded_start
 from openrl.wire.base import NamedTurn
-from openrl.wire.batch import read_request, to_forward_backward
+from openrl.wire.batch import read_request, to_forward_backward, turn_in
 from openrl.wire.training import OptimStepRequest, to_optim_step
 
 router = APIRouter(prefix="/api/v1")
 
 
+#: Enough of a request to hold the run's id and the turn.
+START_BYTES: Final = 4096
+
+
 @router.post("/forward_backward")
 async def forward_backward(request: Request) -> Response:
-    return await answered(request, _forward_backward)
+    return await answered(request, _forward_backward, too_large=_pass_over)
 
 
 @router.post("/optim_step")
@@ -25,7 +32,12 @@ async def optim_step(request: Request) -> Response:
 
 def _forward_backward(call: Call) -> Response:
     services = call.services
-    message = read_request(call.body())
+    try:
+        body = call.body()
+    except BodyTooLarge:
+        _pass_over(call)
+        raise
+    message = read_request(body)
     if message.seq_id < 1:
         raise FieldInvalid("seq_id", f"is {message.seq_id}; the turns of a run are counted from 1")
     turn = NamedTurn(message.model_id, message.seq_id)
@@ -36,6 +48,12 @@ def _forward_backward(call: Call) -> Response:
         lambda run: to_forward_backward(message, services.card(run.base_model), services.body_bytes),
     )
     return json_response({"request_id": op_id, "model_id": message.model_id})
+
+
+def _pass_over(call: Call) -> None:
+    """A request that is not even read to its end has still used its turn up."""
+    if turn := turn_in(decoded_start(call.raw_body, call.encoding, START_BYTES)):
+        skip_turn(call.services, call.tenant, turn)
 
 
 def _optim_step(call: Call) -> Response:

@@ -1,0 +1,53 @@
+"""What a caller of the client can catch.
+
+ClientError
+├── KeyMissing          no API key was given
+├── RequestRefused      the server says that the request is wrong
+├── WorkFailed          the request was taken, and carrying it out failed
+└── ServiceUnreachable  no answer for as long as the client was told to be patient
+"""
+
+
+class ClientError(Exception):
+    """The root of what the client raises on purpose."""
+
+
+class KeyMissing(ClientError):
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "no API key; pass api_key= or set OPENRL_API_KEY (or TINKER_API_KEY)"
+
+
+class RequestRefused(ClientError):
+    """Facts: the status code, and what the server says of it."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(status, detail)
+        self.status, self.detail = status, detail
+
+    def __str__(self) -> str:
+        return f"{self.detail} (HTTP {self.status})"
+
+
+class WorkFailed(ClientError):
+    """Facts: the error's name, its message, and who can put it right (`user` or `server`)."""
+
+    def __init__(self, error: str, message: str, category: str) -> None:
+        super().__init__(error, message, category)
+        self.error, self.message, self.category = error, message, category
+
+    def __str__(self) -> str:
+        return f"{self.error}: {self.message}"
+
+
+class ServiceUnreachable(ClientError):
+    """Facts: the address, for how long it was tried, and the last thing seen."""
+
+    def __init__(self, url: str, seconds: float, last: str) -> None:
+        super().__init__(url, seconds, last)
+
+    def __str__(self) -> str:
+        url, seconds, last = self.args
+        return f"{url} did not answer for {seconds:.0f} s (last: {last}); is it up, and is OPENRL_BASE_URL right?"

@@ -1,0 +1,60 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from openrl.cli import doctor
+from openrl.cli.doctor import Finding, Level
+from openrl.cli.ports import listening
+from openrl.config import Gateway, Settings, Worker
+from openrl.domain.errors import SettingInvalid
+
+
+def _settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "not" / "yet", base_model="tiny", gateway=Gateway(port=0), flower_port=0)
+
+
+def test_an_installation_that_works_has_no_failure(tmp_path: Path) -> None:
+    findings = doctor.examine(lambda: _settings(tmp_path))
+    assert not doctor.any_failed(findings)
+    levels = {finding.what: finding.level for finding in findings}
+    assert levels["base model"] is Level.WARN  # it is not pulled yet
+    assert levels["device"] is Level.OK
+
+
+def test_settings_that_cannot_be_read_are_a_failure() -> None:
+    def read() -> Settings:
+        raise SettingInvalid("OPENRL_TRIAN", "no such setting")
+
+    assert doctor.examine(read)[-1].fact == "OPENRL_TRIAN: no such setting"
+    assert doctor.any_failed(doctor.examine(read))
+
+
+def test_an_old_python_is_a_failure() -> None:
+    assert doctor.python((3, 10, 4)).level is Level.FAIL
+
+
+def test_a_device_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+    finding = doctor.device(_settings(tmp_path).model_copy(update={"worker": Worker(device="mps")}))
+    assert finding.level is Level.FAIL or "mps" in finding.fact
+
+
+def test_a_taken_port_and_a_broker_that_is_away_are_failures(tmp_path: Path) -> None:
+    with listening("x", "127.0.0.1", 0) as taken:
+        settings = _settings(tmp_path).model_copy(
+            update={"flower_port": taken.getsockname()[1], "redis_url": "redis://127.0.0.1:1/0"}
+        )
+        assert [finding.level for finding in doctor.ports(settings)] == [Level.OK, Level.FAIL]
+        assert doctor.broker(settings).level is Level.FAIL
+
+
+def test_findings_are_shown_as_text_and_as_json() -> None:
+    findings = [Finding(what="disk", level=Level.WARN, fact="1 GB free", fix="make room")]
+    assert doctor.as_text(findings) == "warn  disk  1 GB free  → make room"
+    assert json.loads(doctor.as_json(findings))[0]["level"] == "warn"
+
+
+@pytest.mark.parametrize("name", ["no/such/model/anywhere", "nope"])
+def test_an_unknown_base_model_is_a_failure(tmp_path: Path, name: str) -> None:
+    settings = _settings(tmp_path).model_copy(update={"base_model": name})
+    assert doctor.model(settings).level is Level.FAIL

@@ -1,0 +1,99 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openrl.cli import main as cli
+from openrl.domain.errors import BrokerMissing
+
+HEAVY = {"torch", "celery", "sqlalchemy", "fastapi", "transformers", "redis", "pydantic", "numpy", "httpx"}
+
+
+def _openrl(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OPENRL_")}
+    command = [sys.executable, "-m", "openrl.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=clean | variables, stdin=subprocess.DEVNULL)
+
+
+def test_the_command_imports_nothing_heavy() -> None:
+    code = "import sys, openrl.cli.main; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_help_names_the_commands() -> None:
+    done = _openrl("--help")
+    assert done.returncode == 0
+    for command in ("serve", "gateway", "worker", "doctor", "keys", "models", "status"):
+        assert command in done.stdout
+
+
+def test_the_version_is_told() -> None:
+    assert _openrl("--version").stdout.strip()[0].isdigit()
+
+
+def test_an_error_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    done = _openrl("status", "--data-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == f"error: nothing is served from {tmp_path}; start it with: openrl serve\n"
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = _openrl("--debug", "status", "--data-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_a_component_that_an_operator_must_help_ends_with_78() -> None:
+    done = _openrl("gateway")
+    assert done.returncode == 78
+    assert done.stderr.splitlines()[-1].startswith("error: OPENRL_REDIS_URL: set it")
+
+
+def test_a_mistyped_setting_is_told() -> None:
+    done = _openrl("models", "list", OPENRL_TRIAN__PACK_TOKENS="1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: OPENRL_TRIAN__PACK_TOKENS: no such setting")
+
+
+def test_a_missing_extra_is_told_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacks(_arguments: list[str]) -> None:
+        raise ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
+
+    monkeypatch.setattr(cli, "app", lacks)
+    monkeypatch.setattr(sys, "argv", ["openrl", "doctor"])
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    assert "pip install 'openrl[serve]'" in capsys.readouterr().err
+
+
+def test_a_module_that_belongs_to_no_extra_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_arguments: list[str]) -> None:
+        raise ModuleNotFoundError("No module named 'openrl.nowhere'", name="openrl.nowhere")
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(sys, "argv", ["openrl", "doctor"])
+    with pytest.raises(ModuleNotFoundError):
+        cli.main()
+
+
+def test_an_error_on_purpose_ends_with_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(_arguments: list[str]) -> None:
+        raise BrokerMissing("it is not there")
+
+    monkeypatch.setattr(cli, "app", fails)
+    monkeypatch.setattr(sys, "argv", ["openrl", "serve"])
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    assert capsys.readouterr().err.startswith("error: no embedded broker: it is not there")
+
+
+def test_options_that_were_not_given_leave_the_environments_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENRL_GATEWAY__HOST", "10.0.0.1")
+    settings = cli._settings(base_model=None, gateway={"host": None, "port": 9})
+    assert (settings.gateway.host, settings.gateway.port) == ("10.0.0.1", 9)
+    assert settings.base_model == "smollm2-135m"

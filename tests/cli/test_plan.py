@@ -1,0 +1,58 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from openrl.cli.broker import Broker
+from openrl.cli.plan import Choices, base_url, broker_component, components
+from openrl.config import Gateway, Settings
+
+SETTINGS = Settings(data_dir=Path("/data"), redis_url="redis://127.0.0.1:1/0", base_model="tiny", flower_port=5556)
+
+
+def _names(choices: Choices) -> list[str]:
+    return [component.name for component in components(SETTINGS, choices, {})]
+
+
+def test_one_machine_runs_one_worker_for_training_and_sampling() -> None:
+    assert _names(Choices()) == ["gateway", "device worker", "reward worker", "flower"]
+
+
+def test_training_and_sampling_can_be_separate() -> None:
+    assert _names(Choices(separate=True, flower=False)) == ["gateway", "train worker", "sample worker", "reward worker"]
+
+
+def test_workers_are_stopped_first_and_the_broker_last() -> None:
+    broker = Broker(program="x", port=1, password="p", folder=Path("/data/broker"))
+    everybody = [broker_component(broker, SETTINGS, {}), *components(SETTINGS, Choices(), {})]
+    order = [component.name for component in sorted(everybody, key=lambda component: component.stop_rank)]
+    assert order == ["device worker", "reward worker", "gateway", "flower", "broker"]
+
+
+def test_components_run_in_the_same_python_and_are_told_all_by_environment() -> None:
+    gateway, worker, *_ = components(SETTINGS, Choices(), {})
+    assert gateway.command == (sys.executable, "-m", "openrl.cli.main", "gateway")
+    assert worker.command == (sys.executable, "-m", "openrl.cli.main", "worker", "device")
+    assert worker.env["OPENRL_REDIS_URL"] == "redis://127.0.0.1:1/0"
+
+
+def test_flower_listens_on_this_machine_only() -> None:
+    flower = components(SETTINGS, Choices(), {})[-1]
+    assert flower.command[1:] == (
+        *("-m", "celery", "-A", "queues.app", "flower", "--address=127.0.0.1"),
+        "--port=5556",
+    )
+
+
+def test_the_broker_gets_none_of_our_secrets_in_its_environment() -> None:
+    broker = Broker(program="x", port=1, password="p", folder=Path("/data/broker"))
+    component = broker_component(broker, SETTINGS, {"OPENRL_API_KEY": "tml-x", "PATH": "/bin"})
+    assert dict(component.env) == {"PATH": "/bin"}
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "http://127.0.0.1:8000"), ("::", "http://[::1]:8000"), ("10.1.2.3", "http://10.1.2.3:8000")],
+)
+def test_clients_are_given_an_address_they_can_reach(host: str, url: str) -> None:
+    assert base_url(SETTINGS.model_copy(update={"gateway": Gateway(host=host)})) == url

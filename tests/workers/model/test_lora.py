@@ -1,0 +1,158 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from openrl.domain.run import LoraSpec
+from workers.model.base import BaseModel
+from workers.model.layout import LoraShape
+from workers.model.lora import AdapterStack, Mix, MixPart
+
+ROWS, LENGTH = 6, 7
+
+
+@pytest.fixture
+def shape(base: BaseModel) -> LoraShape:
+    return LoraShape.of(base.layout, LoraSpec(rank=4))
+
+
+def adapters(shape: LoraShape, count: int, seed: int = 0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape.size, generator=generator) * 0.1 for _ in range(count)]
+
+
+def tokens(rows: int = ROWS) -> Tensor:
+    return torch.randint(0, 97, (rows, LENGTH), generator=torch.Generator().manual_seed(1))
+
+
+def logits(base: BaseModel, ids: Tensor, *parts: MixPart) -> Tensor:
+    with base.mixed(Mix(parts)):
+        return base.head(base.hidden(ids))
+
+
+def alone(base: BaseModel, shape: LoraShape, adapter: Tensor, ids: Tensor) -> Tensor:
+    return logits(base, ids, MixPart(AdapterStack(shape, adapter[None]), None, torch.zeros(len(ids), dtype=torch.long)))
+
+
+INDICES = {
+    "all rows one adapter": [1, 1, 1, 1, 1, 1],
+    "a block of rows for each": [0, 0, 1, 1, 2, 2],
+    "some adapters of the stack": [0, 0, 0, 2, 2, 2],
+    "uneven blocks": [0, 1, 1, 1, 2, 2],
+    "no order": [2, 0, 1, 2, 0, 2],
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+@pytest.mark.parametrize("train", [False, True])
+def test_each_row_computes_as_if_alone(base: BaseModel, shape: LoraShape, index: list[int], train: bool) -> None:
+    weights = adapters(shape, 3)
+    with torch.set_grad_enabled(train):
+        stack = AdapterStack.for_training(shape, weights) if train else AdapterStack(shape, torch.stack(weights))
+        mixed = logits(base, tokens(), MixPart(stack, None, torch.tensor(index)))
+    for row, entry in enumerate(index):
+        one = alone(base, shape, weights[entry], tokens()[row : row + 1])[0]
+        torch.testing.assert_close(mixed[row], one, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_parts_of_different_shapes_mix_and_rows_in_none_use_the_base_alone(base: BaseModel, train: bool) -> None:
+    small = LoraShape.of(base.layout, LoraSpec(rank=2, train_mlp=False, train_unembed=False))
+    large = LoraShape.of(base.layout, LoraSpec(rank=8, train_attn=False))
+    one, two = adapters(small, 2), adapters(large, 1)
+    with torch.set_grad_enabled(train):
+        mixed = logits(
+            base,
+            tokens(),
+            MixPart(AdapterStack(small, torch.stack(one)), torch.tensor([5, 1, 2]), torch.tensor([0, 1, 1])),
+            MixPart(AdapterStack(large, torch.stack(two)), torch.tensor([0, 3]), torch.tensor([0, 0])),
+        )
+    wanted = {5: (small, one[0]), 1: (small, one[1]), 2: (small, one[1]), 0: (large, two[0]), 3: (large, two[0])}
+    plain = logits(base, tokens())
+    for row in range(ROWS):
+        ids = tokens()[row : row + 1]
+        expected = alone(base, *wanted[row], ids)[0] if row in wanted else plain[row]
+        torch.testing.assert_close(mixed[row], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_gradients_equal_those_of_each_adapter_alone(base: BaseModel, shape: LoraShape, index: list[int]) -> None:
+    weights = adapters(shape, 3)
+    stack = AdapterStack.for_training(shape, weights)
+    logits(base, tokens(), MixPart(stack, None, torch.tensor(index))).square().sum().backward()
+    assert stack.grad is not None
+    for entry, adapter in enumerate(weights):
+        mine = [row for row, other in enumerate(index) if other == entry]
+        if not mine:
+            assert not stack.grad[entry].any()
+            continue
+        single = AdapterStack.for_training(shape, [adapter])
+        ids = tokens()[mine]
+        logits(base, ids, MixPart(single, None, torch.zeros(len(mine), dtype=torch.long))).square().sum().backward()
+        assert single.grad is not None
+        torch.testing.assert_close(
+            stack.grad[entry], single.grad[0], rtol=0, atol=2e-6 * float(single.grad.abs().max())
+        )
+
+
+def test_a_second_backward_adds_in_place(base: BaseModel, shape: LoraShape) -> None:
+    stack = AdapterStack.for_training(shape, adapters(shape, 2))
+    part = MixPart(stack, None, torch.tensor([0, 0, 0, 1, 1, 1]))
+    buffer = stack.grad
+    assert buffer is not None
+    logits(base, tokens(), part).square().sum().backward()
+    once = buffer.clone()
+    logits(base, tokens(), part).square().sum().backward()
+    assert stack.grad is buffer
+    torch.testing.assert_close(buffer, 2 * once)
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_not_a_number_in_a_row_stays_with_its_adapter(base: BaseModel, shape: LoraShape, index: list[int]) -> None:
+    stack = AdapterStack.for_training(shape, adapters(shape, 3))
+    out = logits(base, tokens(), MixPart(stack, None, torch.tensor(index)))
+    slope = torch.ones_like(out)
+    slope[0, 2] = torch.nan
+    out.backward(slope)
+    assert stack.grad is not None
+    for entry in range(3):
+        assert bool(stack.grad[entry].isfinite().all()) is (entry != index[0])
+
+
+def test_decoding_takes_one_hidden_state_per_row(base: BaseModel, shape: LoraShape) -> None:
+    stack = AdapterStack(shape, torch.stack(adapters(shape, 3)))
+    part = MixPart(stack, None, torch.tensor([2, 0, 1, 2, 0, 2]))
+    with torch.no_grad(), base.mixed(Mix((part,))):
+        hidden = base.hidden(tokens())
+        torch.testing.assert_close(base.head(hidden[:, -1]), base.head(hidden)[:, -1])
+
+
+def test_views_are_laid_out_as_the_shape_says(base: BaseModel, shape: LoraShape) -> None:
+    data = torch.stack(adapters(shape, 2))
+    stack = AdapterStack(shape, data)
+    name = "model.layers.1.mlp.down_proj"
+    at_a, at_b = shape.parts(name)
+    a, b = stack.a(name), stack.b(name)
+    assert a is not None and b is not None and a.shape == (2, 4, 48) and b.shape == (2, 32, 4)
+    assert torch.equal(a[1].flatten(), data[1, at_a]) and torch.equal(b[0].flatten(), data[0, at_b])
+    assert stack.a("model.norm") is None
+
+
+def test_the_mix_is_put_back_after_an_error(base: BaseModel, shape: LoraShape) -> None:
+    plain = logits(base, tokens())
+    part = MixPart(AdapterStack(shape, torch.stack(adapters(shape, 1))), None, torch.zeros(ROWS, dtype=torch.long))
+    with pytest.raises(ZeroDivisionError), base.mixed(Mix((part,))):
+        raise ZeroDivisionError
+    assert torch.equal(logits(base, tokens()), plain)
+
+
+def test_bfloat16_bases_keep_float32_adapters_and_gradients(
+    make_module: Callable[[str], object], shape: LoraShape
+) -> None:
+    base = BaseModel(make_module("llama").to(torch.bfloat16), "tiny")  # type: ignore[attr-defined]
+    stack = AdapterStack.for_training(shape, adapters(shape, 2))
+    out = logits(base, tokens(), MixPart(stack, None, torch.tensor([0, 0, 0, 1, 1, 1])))
+    out.float().square().sum().backward()
+    assert out.dtype is torch.bfloat16 and stack.grad is not None and stack.grad.dtype is torch.float32
+    assert bool(stack.grad.isfinite().all())
