@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COOKBOOK := .venv-cookbook
 DEMO := .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit live lint types imports format proto clean
+.PHONY: help install demo test unit live cookbook lint types imports format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -23,7 +24,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: install ## Train SmolLM2-135M with reinforcement learning on this machine and plot the reward
-	$(BIN)/python -m recipes.rlvr.demo --out $(DEMO)
+	$(BIN)/openrl serve --base-model smollm2-135m --port 0 --flower-port 0 --data-dir $(DEMO)/server -- \
+		$(BIN)/python recipes/rlvr/run.py --base-model smollm2-135m --out $(DEMO)
 
 test: install lint types imports unit live ## Everything that must pass
 
@@ -40,12 +42,20 @@ imports: install ## Imports fall one way
 unit: install ## Quick tests, no network
 	$(BIN)/pytest -m "not live and not gpu"
 
-live: install ## Tests with a real broker and real worker processes
+live: install cookbook ## Tests with a real broker and real worker processes
 	$(BIN)/pytest -m live
+
+cookbook: $(COOKBOOK)/.installed ## An environment with the unmodified tinker-cookbook, for its tests
+
+$(COOKBOOK)/.installed: constraints.txt
+	@test -x $(COOKBOOK)/bin/python || $(PYTHON) -m venv $(COOKBOOK)
+	$(COOKBOOK)/bin/pip install --quiet --upgrade pip
+	$(COOKBOOK)/bin/pip install --quiet -c constraints.txt 'tinker-cookbook[math-rl]'
+	@touch $@
 
 format: install ## Put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## Remove what was made (not downloaded models)
-	rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+clean: ## Remove what was made
+	rm -rf $(VENV) $(COOKBOOK) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

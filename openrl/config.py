@@ -5,10 +5,10 @@ Defaults run on a laptop with nothing set. A variable that names no setting is r
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from openrl.domain.errors import SettingInvalid
 
@@ -52,7 +52,7 @@ class Worker(BaseModel, extra="forbid", frozen=True):
 
 
 class LedgerRules(BaseModel, extra="forbid", frozen=True):
-    hold_seconds: float = Field(15.0, gt=0)
+    hold_seconds: float = Field(10.0, gt=0)
     max_attempts: int = Field(3, ge=1)
     gap_seconds: float = Field(120.0, gt=0)
     ring_again_seconds: float = Field(5.0, gt=0)
@@ -73,12 +73,19 @@ class Settings(BaseSettings):
     """fsspec URL (`file://`, `s3://`, `gs://`); None is a folder in the data directory."""
     base_model: str = "smollm2-135m"
     """Hub id, local folder, or a name from `openrl models list`."""
+    model_aliases: Annotated[tuple[str, ...], NoDecode] = ()
+    """Other names, comma-separated, under which clients may ask for the base model."""
     flower_port: int = Field(5555, ge=0, le=65535)
     gateway: Gateway = Gateway()
     train: Train = Train()
     sample: Sample = Sample()
     worker: Worker = Worker()
     ledger: LedgerRules = LedgerRules()
+
+    @field_validator("model_aliases", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
     @property
     def home(self) -> Path:

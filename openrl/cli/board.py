@@ -1,8 +1,10 @@
 """What `openrl serve` shows on the terminal: a line for each component, a spinner while it loads, then what happens."""
 
+import re
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -14,6 +16,9 @@ from rich.text import Text
 from openrl.cli.child import tail
 from openrl.cli.crew import Crew, Event, Member
 from openrl.cli.supervisor import Phase, in_words
+
+#: Date, time, level and logger, which the terminal has no room for.
+_LOG_PREFIX = re.compile(r"^\S+ \S+ [A-Z]+ [\w.]+: ")
 
 
 class Board:
@@ -34,17 +39,18 @@ class Board:
     def ready(self) -> None:
         """Leave the last picture standing."""
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):
+                self._live.stop()
             self._live = None
 
     def tell(self, event: Event) -> None:
         """A component got ready or died."""
         line = _sentence(event)
         if self._live is None or event.exit_status is not None:
-            self._console.print(line, soft_wrap=True)
+            self._print(line)
 
     def say(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        self._print(Text(line))
 
     def follow(self, members: Iterable[Member]) -> None:
         """Print what the components wrote since the last time, their names in front; nothing unless asked for."""
@@ -54,7 +60,11 @@ class Board:
             name = member.component.name
             log = self._logs.setdefault(name, Log(member.component.log))
             for line in log.news():
-                self._console.print(Text.assemble((f"{name:>13} │ ", "cyan"), line), soft_wrap=True)
+                self._print(Text.assemble((f"{name:>13} │ ", "cyan"), line))
+
+    def _print(self, line: Text) -> None:
+        with suppress(OSError):  # the terminal was closed; the components still have to be stopped in order
+            self._console.print(line, soft_wrap=True)
 
     def _table(self, crew: Crew) -> RenderableType:
         table = Table.grid(padding=(0, 2))
@@ -110,5 +120,5 @@ def _progress(member: Member) -> str:
         return ""
     if member.life.phase is Phase.RESTING:
         return "rests"
-    said = tail(member.component.log, 1)
+    said = [_LOG_PREFIX.sub("", line) for line in tail(member.component.log, 1)]
     return f"{time.monotonic() - member.life.started_at:.0f} s {said[0][:60] if said else ''}"

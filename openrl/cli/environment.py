@@ -1,6 +1,5 @@
 """Settings as the environment of a process that will read them with `openrl.config.load`."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,4 +27,4 @@ def _flat(prefix: str, tree: Mapping[str, Any], first: str = "__") -> Iterator[t
         if isinstance(value, Mapping):
             yield from _flat(variable, value)
         elif value is not None:
-            yield variable, json.dumps(value) if isinstance(value, list) else str(value)
+            yield variable, ",".join(value) if isinstance(value, list) else str(value)

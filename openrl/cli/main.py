@@ -71,7 +71,15 @@ def openrl(
 
 @app.command()
 def serve(
+    program: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND …]", help="Run this against the server, then stop and exit as it did."),
+    ] = None,
     base_model: BaseModel = None,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name of the base model for clients; repeatable. [OPENRL_MODEL_ALIASES]"),
+    ] = None,
     port: Port = None,
     host: Host = None,
     api_key: Annotated[
@@ -93,13 +101,15 @@ def serve(
 
     settings = _settings(
         base_model=base_model,
+        model_aliases=tuple(alias) if alias else None,
         data_dir=data_dir,
         flower_port=flower_port,
         gateway={"host": host, "port": port},
         worker={"device": device, "dtype": dtype},
     )
-    choices = Choices(separate=separate, flower=not no_flower)
-    run(settings, choices, os.environ, key=api_key or os.environ.get("OPENRL_API_KEY"), verbose=verbose)
+    choices = Choices(separate=separate, flower=not no_flower, program=tuple(program or ()))
+    key = api_key or os.environ.get("OPENRL_API_KEY")
+    raise typer.Exit(run(settings, choices, os.environ, key=key, verbose=verbose))
 
 
 @app.command()

@@ -25,6 +25,7 @@ class Choices:
 
     separate: bool = False  #: a train and a sample worker instead of one that does both
     flower: bool = True
+    program: tuple[str, ...] = ()  #: a command to run when all is ready; serving ends with it
 
 
 def base_url(settings: Settings) -> str:

@@ -44,7 +44,7 @@ def pull_with_bar(model: Listed, folder: Path) -> Path:
 
 
 def _reporter(progress: Progress, name: str) -> Report:
-    task = progress.add_task(name, total=None)
+    task = progress.add_task(f"{name}: start", total=None)
 
     def report(step: str, done: float | None) -> None:
         total = None if done is None else 1.0

@@ -17,6 +17,7 @@ from openrl.cli.keys import local_key
 from openrl.cli.orphans import Watcher
 from openrl.cli.plan import WORKERS, Choices, base_url, broker_component, components
 from openrl.cli.probes import connect
+from openrl.cli.program import Program
 from openrl.cli.stopping import Stopped, StopSignals
 from openrl.config import Settings
 from openrl.domain.errors import BaseModelMissing
@@ -25,9 +26,10 @@ from openrl.ledger.roster import RedisRoster
 TICK_SECONDS = 0.05
 
 
-def serve(settings: Settings, choices: Choices, own: Mapping[str, str], *, key: str | None, verbose: bool) -> None:
-    """Run until a signal says stop; leaves no process behind. `own` is this process's environment, `key` a given one.
+def serve(settings: Settings, choices: Choices, own: Mapping[str, str], *, key: str | None, verbose: bool) -> int:
+    """Run until a signal says stop, or until the chosen program ends; leaves no process behind.
 
+    `own` is this process's environment, `key` a given one. Answers the program's exit status, 0 without one.
     Raises OperatorError with the sentence that helps, before anything heavy starts where that is possible.
     """
     signals = StopSignals()
@@ -42,9 +44,9 @@ def serve(settings: Settings, choices: Choices, own: Mapping[str, str], *, key: 
         closing.callback(serving.stop)
         try:
             serving.start(key)
-            serving.run()
+            return serving.run()
         except Stopped:
-            return
+            return 0
 
 
 class Serving:
@@ -63,6 +65,7 @@ class Serving:
         self._watcher, self._signals, self._board = watcher, signals, board
         self._crew = Crew(watcher, self._tell)
         self._is_up = False
+        self._program: Program | None = None
 
     def start(self, key: str | None) -> None:
         """Returns when everything is ready. Raises Stopped, OperatorError."""
@@ -76,17 +79,27 @@ class Serving:
         self._is_up = True
         self._write_status()
         self._board.ready()
+        url = base_url(self._settings)
+        if self._choices.program:
+            self._program = Program(self._choices.program, self._own, url=url, secret=secret)
+            self._program.watched_by(self._watcher, WORKERS)
+            return
         self._board.say(f"OpenRL serves {self._settings.base_model}. In the shell of your program:")
-        print_exports(base_url(self._settings), secret)
+        print_exports(url, secret)
 
-    def run(self) -> None:
-        """Look after everybody until a signal comes. Raises ComponentDied."""
+    def run(self) -> int:
+        """Look after everybody until a signal comes or the program ends; its exit status. Raises ComponentDied."""
         while not self._signals.came:
+            if self._program is not None and self._program.exit_status is not None:
+                return self._program.exit_status
             self._tick()
+        return 0
 
     def stop(self) -> None:
         self._board.ready()
-        if self._crew.members:
+        if self._program is not None:
+            self._program.stop(self._watcher)
+        if self._crew.members and self._signals.came:
             self._board.say("stopping (again to hurry)")
         self._crew.stop(self._signals.hurry)
         self._board.follow(self._crew.members.values())

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 
-from openrl import __version__
 from openrl.config import Settings
 from openrl.gateway import faults
 from openrl.gateway.auth import KeyCheck
@@ -24,7 +23,7 @@ def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
             app.state.services = services
             yield
 
-    app = FastAPI(title="OpenRL", version=__version__, lifespan=lifespan, openapi_url=None, redirect_slashes=False)
+    app = FastAPI(title="OpenRL", lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     app.add_middleware(KeyCheck)
     faults.install(app)
     for noun in (service, sessions, models, weights, training, sampling, futures, checkpoints, scores):

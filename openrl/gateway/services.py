@@ -101,7 +101,11 @@ class Services:
         """A request for the run came in."""
         if self._touched.known(run) is None:
             self.catalog.touch_run(run)
-            self._touched.keep(run, True)
+            self.touched(run)
+
+    def touched(self, run: RunId) -> None:
+        """The run's time is of now already."""
+        self._touched.keep(run, True)
 
     def sampler(self, tenant: TenantId, sampler: SamplerId) -> Sampler:
         """Raises SamplerNotFound."""

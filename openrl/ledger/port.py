@@ -33,7 +33,7 @@ class Shelf(Protocol):
 class Limits:
     """The rules a ledger enforces."""
 
-    hold_seconds: float = 15.0  #: a claim lapses when it is not renewed for so long
+    hold_seconds: float = 10.0  #: a claim lapses when it is not renewed for so long
     max_attempts: int = 3  #: claims of one op before it is given up
     gap_seconds: float = 120.0  #: how long a run waits for a missing turn
     ring_again_seconds: float = 5.0  #: a runnable op nobody claimed for so long is rung again, then after 2, 4, 8 times

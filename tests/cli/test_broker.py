@@ -3,6 +3,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from openrl.cli import broker as brokers
 from openrl.cli.broker import Broker, choose, configuration, find_program
 from openrl.cli.child import Child, Component, start, stop
 from openrl.cli.probes import broker_answers, connect
+from openrl.cli.serve import _withdraw_others
 from openrl.domain.errors import BrokerMissing
+from openrl.domain.ids import WorkerId
+from openrl.domain.model import ModelCard
+from openrl.domain.worker import Role, WorkerInfo
+from openrl.ledger.roster import RedisRoster
 
 
 def _broker(folder: Path = Path("/data/broker"), password: str = "secret") -> Broker:
@@ -110,3 +116,22 @@ def test_it_listens_on_this_machine_only(running: tuple[Broker, Component, list[
     broker, _, _ = running
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", broker.port))  # free there, so it does not listen everywhere
+
+
+@pytest.mark.live
+def test_a_model_of_an_earlier_start_is_no_longer_served(running: tuple[Broker, Component, list[Child]]) -> None:
+    broker, _, _ = running
+    with connect(broker.url) as client:
+        roster = RedisRoster(client)
+        roster.announce(_worker("tiny", "other/model"), ttl_seconds=60)
+        _withdraw_others(broker, "tiny")
+        assert [card.name for card in roster.cards()] == ["tiny"]
+
+
+def _worker(*models: str) -> WorkerInfo:
+    cards = tuple(
+        ModelCard(name=name, tokenizer_id=name, architecture="L", vocab_size=1, context_length=1) for name in models
+    )
+    return WorkerInfo(
+        id=WorkerId("w"), role=Role.DEVICE, host="here", pid=1, cards=cards, slots=1, started_at=datetime.now(UTC)
+    )

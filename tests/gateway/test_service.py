@@ -29,3 +29,7 @@ def test_before_the_first_worker_is_up_the_client_is_asked_to_wait(gateway, http
 @pytest.mark.parametrize("path", ["client/config", "client/dynamic_config"])
 def test_the_client_is_told_how_to_behave(http, path):
     assert http.done(path, sdk_version="0.38.0")
+
+
+def test_chunks_stay_below_what_a_body_may_hold(http):
+    assert http.done("client/config", sdk_version="0.38.0")["fwdbwd_max_chunk_bytes_count"] == 1_000_000

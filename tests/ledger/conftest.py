@@ -5,7 +5,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -90,11 +90,23 @@ class DictShelf(dict[str, bytes]):
         self.pop(key, None)
 
 
+#: What the tests count on, whatever the defaults are.
+RULES = Limits(
+    hold_seconds=15.0,
+    max_attempts=3,
+    gap_seconds=120.0,
+    ring_again_seconds=5.0,
+    keep_seconds=24 * 3600.0,
+    inline_bytes=32 * 1024,
+    max_waiting_per_tenant=20_000,
+)
+
+
 @dataclass
 class Scene:
     """A ledger, what it rang, and the hands of its clock."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = RULES
     rung: list[OpId] = field(default_factory=list)
     shelf: DictShelf = field(default_factory=DictShelf)
     ahead: float = 0.0  #: seconds
@@ -156,7 +168,7 @@ def stage(request: pytest.FixtureRequest) -> Callable[..., Scene]:
     """Makes a scene with the limits given."""
 
     def make(**limits: float) -> Scene:
-        scene = Scene(limits=Limits(**limits))  # type: ignore[arg-type]  # names and kinds are checked by Limits
+        scene = Scene(limits=replace(RULES, **limits))  # type: ignore[arg-type]  # an unknown name fails at once
         if request.param == "memory":
             return scene.in_memory()
         return scene.on_redis(request.getfixturevalue("client"))

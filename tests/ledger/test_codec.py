@@ -121,4 +121,4 @@ def test_a_thousand_datums_take_milliseconds():
         start = time.perf_counter()
         codec.decode(action.kind, codec.encode(action))
         fastest = min(fastest, time.perf_counter() - start)
-    assert fastest < 0.1, "measured: 1 ms to encode, 5 ms to decode"
+    assert fastest < 0.1, "0.7 and 3.2 ms on an idle core"

@@ -31,6 +31,10 @@ def until(condition) -> None:
         time.sleep(0.002)
 
 
+def listeners(client) -> int:
+    return client.pubsub_numsub("openrl:settled")[0][1]
+
+
 # ------------------------------------------------------------------------------------------------ both kinds
 @pytest.mark.parametrize("ending", ["done", "cancelled"])
 def test_a_waiter_is_woken_when_its_op_settles(notices, ending):
@@ -97,12 +101,12 @@ def test_a_thousand_waiters_are_woken_through_one_connection(redis_scene, client
 
     for op_id in ids:
         notices.subscribe(op_id, lambda op_id=op_id: wake(op_id))
-    until(lambda: client.info("clients")["pubsub_clients"] == 1)
+    until(lambda: listeners(client) == 1)
     for op_id in ids:
         redis_scene.finish(op_id)
     wait_for(end)
     assert client.info("clients")["connected_clients"] <= before + 2  # the channel, and one for looking up
-    assert client.pubsub_numsub("openrl:settled") == [(b"openrl:settled", 1)]
+    assert listeners(client) == 1
     notices.close()
 
 
@@ -112,7 +116,7 @@ def test_a_wake_missed_for_any_reason_is_made_good_by_looking(redis_scene, clien
     op_id, forgotten = redis_scene.sample(), OpId("forgotten")
     redis_scene.finish(op_id)
     notices, woken, gone = RedisNotices(client), threading.Event(), threading.Event()
-    until(lambda: client.info("clients")["pubsub_clients"] == 1)
+    until(lambda: listeners(client) == 1)
     notices.subscribe(op_id, woken.set)
     notices.subscribe(forgotten, gone.set)
     wait_for(woken)
@@ -130,12 +134,12 @@ def test_a_broker_restart_loses_no_wake(own_server, new_scene, monkeypatch, sett
             monkeypatch.setattr("openrl.ledger.notices.RECONNECT_SECONDS", (0.5,))
         notices = RedisNotices(listening)
         notices.subscribe(op_id, woken.set)
-        until(lambda: client.info("clients")["pubsub_clients"] == 1)
+        until(lambda: listeners(client) == 1)
         own_server.kill()
         time.sleep(0.15)  # longer than the listener's own retries
         own_server.start(durable=True)
         if not settled_before_the_listener_is_back:
-            until(lambda: client.info("clients")["pubsub_clients"] == 1)
+            until(lambda: listeners(client) == 1)
         scene.finish(op_id)
         wait_for(woken)
         notices.close()

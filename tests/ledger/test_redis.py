@@ -1,5 +1,7 @@
 """What only the ledger in Redis can do wrong: bytes on the shelf, round trips, scripts, outages."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import redis
 from redis.backoff import NoBackoff
@@ -128,6 +130,17 @@ def test_a_sweep_puts_right_so_many_at_once_and_the_next_one_goes_on(redis_scene
     assert [redis_scene.ledger.sweep().rung_again for _ in range(3)] == [200, 50, 0]
 
 
+def test_sweeps_at_the_same_time_share_the_work(redis_scene):
+    for number in range(100):
+        redis_scene.claim(redis_scene.sample(number))
+    redis_scene.bells()
+    redis_scene.ahead += 16
+    with ThreadPoolExecutor(4) as pool:
+        swept = list(pool.map(lambda _: redis_scene.ledger.sweep(), range(8)))
+    assert sum(one.taken_back for one in swept) == 100
+    assert len(redis_scene.bells()) == 100
+
+
 # ------------------------------------------------------------------------------------------------ Redis
 def test_each_call_is_one_round_trip(redis_scene, client):
     def commands() -> int:
@@ -161,9 +174,11 @@ def test_two_prefixes_do_not_see_each_other(client, redis_scene):
 
 
 def test_nothing_is_left_of_forgotten_ops_but_where_their_run_stands(redis_scene, client):
-    redis_scene.ledger.skip(RunId("r"), 1)
-    for turn in (0, 2, 4):
-        redis_scene.turn(turn)
+    for run in ("r", "q"):
+        redis_scene.ledger.skip(RunId(run), 1)
+        redis_scene.turn(2, run=run)
+        redis_scene.turn(4, run=run)
+    redis_scene.turn(0, run="r")
     redis_scene.sample()
     for _ in range(4):
         for op_id in dict.fromkeys(redis_scene.bells()):
@@ -173,7 +188,7 @@ def test_nothing_is_left_of_forgotten_ops_but_where_their_run_stands(redis_scene
     redis_scene.ahead += 24 * 3600
     redis_scene.ledger.sweep()
     assert client.keys() == [b"openrl:next"]
-    assert client.hgetall("openrl:next") == {b"r": b"5"}
+    assert client.hgetall("openrl:next") == {b"r": b"5", b"q": b"5"}
 
 
 def test_a_server_that_is_away_is_a_passing_error(own_server, new_scene):

@@ -1,5 +1,6 @@
 """A whole OpenRL on the tiny model for the tests of this folder, driven by the real SDK."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,3 +24,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def service(server: Server) -> tinker.ServiceClient:
     return tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """A real pretrained model, pulled once into the working copy."""
+    cache = Path(__file__).parents[2] / ".cache" / "models"
+    folder = cache / "smollm2-135m"
+    if not (folder / "config.json").exists():
+        pull = [sys.executable, "-m", "openrl.cli.main", "models", "pull", "smollm2-135m", "--to", str(cache)]
+        subprocess.run(pull, check=True)
+    return folder

@@ -126,7 +126,7 @@ class CharTokenizer:
 
 
 class FakeService:
-    """Stands where the service would: every second reply is perfect, greedy ones always are. Notes what was asked."""
+    """Stands where the service would: every second reply is perfect. Notes what was asked."""
 
     def __init__(self, **_: object) -> None:
         self.calls: list[str] = []
@@ -214,5 +214,5 @@ def test_a_run_leaves_its_metrics_its_curve_and_a_block_of_figures(
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     block = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines() if ": " in line)
     assert block["reward_first"] == block["reward_last"] == "0.500"
-    assert block["unseen_last"] == "1.000"
+    assert block["unseen_first"] == block["unseen_last"] == "0.500"
     assert block["weights"] == "tinker://run/sampler_weights/rlvr-0"

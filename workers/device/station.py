@@ -58,7 +58,7 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) ->
 
 def _card(base: BaseModel, source: str, settings: Settings, *, trains: bool, samples: bool) -> ModelCard:
     listed = find(settings.base_model)
-    names = {source, *((listed.name, *listed.aliases) if listed else ())}
+    names = {source, *settings.model_aliases, *((listed.name, *listed.aliases) if listed else ())}
     return ModelCard(
         name=settings.base_model,
         aliases=tuple(sorted(names - {settings.base_model})),

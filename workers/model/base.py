@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from openrl.domain.errors import BaseModelMissing, ModelUnsupported
+from workers.model import attention
 from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
 
@@ -30,6 +31,7 @@ class BaseModel:
     def __init__(self, module: Any, source: str) -> None:
         """Prepares a Hugging Face causal LM in place. Raises ModelUnsupported naming `source`."""
         self.module = module.requires_grad_(False)
+        module.set_attn_implementation(attention.NAME)
         config = module.config.get_text_config()
         self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self._current = CurrentMix()

@@ -5,6 +5,7 @@ It knows tensors only: not whose adapter a row uses, nor whether a pass trains o
 
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -166,10 +167,22 @@ class MixPart:
         return self._mask
 
 
+class Part(Protocol):
+    """What a mix is made of; MixPart is the general one."""
+
+    def first(self, count: int) -> "Part | None":
+        """The part for a batch cut down to its first `count` rows; None if nothing is left."""
+        ...
+
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
+        """`y` [B, T, out] plus the adapters' part for `x` [B, T, in], in linear layer `name`."""
+        ...
+
+
 class Mix:
     """Which rows of a batch use which adapters. No row is in two parts; a row in none uses the base model only."""
 
-    def __init__(self, parts: tuple[MixPart, ...] = ()) -> None:
+    def __init__(self, parts: tuple[Part, ...] = ()) -> None:
         self.parts = parts
 
     def first(self, count: int) -> "Mix":

@@ -13,11 +13,13 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from openrl.domain.errors import WeightsNotArrived
+from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
 from openrl.domain.ids import DepotKey
 from workers.model.adapter_files import from_files
-from workers.model.layout import LoraShape, ModelLayout
+from workers.model.base import BaseModel
+from workers.model.layout import LoraShape
 from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.sample.joined import Joined, JoinedPart
 
 Fetch = Callable[[DepotKey], Mapping[str, bytes]]
 
@@ -31,21 +33,21 @@ class _Policy:
 
 
 class Policies:
-    """At most `limit` adapters, in `dtype` (the base's: what the model computes in anyway)."""
+    """At most `limit` adapters in device memory."""
 
-    def __init__(
-        self, layout: ModelLayout, *, device: torch.device, dtype: torch.dtype, fetch: Fetch, limit: int = 64
-    ) -> None:
-        self._layout, self._device, self._dtype = layout, device, dtype
-        self._fetch, self._limit = fetch, limit
+    def __init__(self, base: BaseModel, *, fetch: Fetch, limit: int = 64) -> None:
+        self._layout, self._device, self._fetch, self._limit = base.layout, base.device, fetch, limit
+        # A CPU multiplies few rows by thin matrices several times faster in float32 than in bfloat16.
+        self._dtype = torch.float32 if base.device.type == "cpu" else base.dtype
         self._policies: OrderedDict[DepotKey, _Policy] = OrderedDict()  # least recently used first
-        self._stacks: dict[LoraShape, tuple[tuple[DepotKey, ...], AdapterStack]] = {}
+        self._joined: tuple[tuple[DepotKey, ...], Joined] = ((), Joined(()))
         self._lock = Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fetch-policy")
 
     def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
         """Hand over a policy's weights, [shape.size] of any float dtype, so that they need not be fetched. Any thread.
-        A key that is there already stays as it is; where all places are held the weights are fetched when asked for."""
+        A key that is there already stays as it is; where all places are held the weights are fetched when asked for.
+        Raises AdapterUnsupported where they are not finite."""
         arrived: Future[tuple[LoraShape, Tensor]] = Future()
         arrived.set_result((shape, self._placed(flat)))
         with self._lock:
@@ -91,16 +93,21 @@ class Policies:
         if coming:
             wait(coming, timeout=seconds, return_when="FIRST_COMPLETED")
 
-    def mix(self, rows: Sequence[DepotKey | None], *, keep: bool = False) -> Mix:
-        """The mix for a batch whose rows use these (held, ready) policies; None is the base model. `keep` remembers
-        how the adapters were laid side by side, for a batch whose policies stay the same for many steps."""
+    def mix(self, rows: Sequence[DepotKey | None]) -> Mix:
+        """The mix for a pass over whole prompts with these (held, ready) policies; None is the base model."""
         by_shape: dict[LoraShape, list[tuple[int, DepotKey]]] = {}
         for row, key in enumerate(rows):
             if key is not None:
-                by_shape.setdefault(self._policies[key].loading.result()[0], []).append((row, key))
-        if keep:  # copies are only worth their memory while they are in use
-            self._stacks = {shape: stack for shape, stack in self._stacks.items() if shape in by_shape}
-        return Mix(tuple(self._part(shape, used, len(rows), keep) for shape, used in by_shape.items()))
+                by_shape.setdefault(self._weights(key)[0], []).append((row, key))
+        return Mix(tuple(self._part(shape, used, len(rows)) for shape, used in by_shape.items()))
+
+    def decode_mix(self, rows: Sequence[DepotKey | None]) -> Mix:
+        """The mix for decode steps, one token a row. What it lays out is kept while the set of policies is the same."""
+        keys = tuple(sorted({key for key in rows if key is not None}))
+        if keys != self._joined[0]:
+            self._joined = (keys, Joined([self._weights(key) for key in keys]))
+        place = {key: index for index, key in enumerate(keys)}
+        return Mix((JoinedPart(self._joined[1], [-1 if key is None else place[key] for key in rows]),) if keys else ())
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -108,24 +115,16 @@ class Policies:
     def __contains__(self, key: DepotKey) -> bool:
         return key in self._policies
 
-    def _part(self, shape: LoraShape, used: list[tuple[int, DepotKey]], batch: int, keep: bool) -> MixPart:
-        keys = tuple(sorted({key for _, key in used}))
-        stack = self._stack(shape, keys, keep)
+    def _part(self, shape: LoraShape, used: list[tuple[int, DepotKey]], batch: int) -> MixPart:
+        keys = sorted({key for _, key in used})
         place = {key: index for index, key in enumerate(keys)}
+        flats = [self._weights(key)[1] for key in keys]
+        stack = AdapterStack(shape, torch.stack(flats) if len(flats) > 1 else flats[0].unsqueeze(0))
         rows = None if len(used) == batch else torch.tensor([row for row, _ in used])
         return MixPart(stack, rows, torch.tensor([place[key] for _, key in used]))
 
-    def _stack(self, shape: LoraShape, keys: tuple[DepotKey, ...], keep: bool) -> AdapterStack:
-        """The adapters side by side; one alone is used where it lies."""
-        flats = [self._policies[key].loading.result()[1] for key in keys]
-        if len(flats) == 1:
-            return AdapterStack(shape, flats[0].unsqueeze(0))
-        known, stack = self._stacks.get(shape, ((), None))
-        if stack is None or known != keys:
-            stack = AdapterStack(shape, torch.stack(flats))
-            if keep:
-                self._stacks[shape] = (keys, stack)
-        return stack
+    def _weights(self, key: DepotKey) -> tuple[LoraShape, Tensor]:
+        return self._policies[key].loading.result()
 
     def _room(self) -> bool:
         """Make a place free if all are taken; False where all are held. Under the lock."""
@@ -146,4 +145,8 @@ class Policies:
         return shape, self._placed(flat)
 
     def _placed(self, flat: Tensor) -> Tensor:
-        return flat.detach().to(self._device, self._dtype, copy=True)
+        """A copy of our own. Not finite it would spoil other rows: zero times infinity is no zero."""
+        placed = flat.detach().to(self._device, self._dtype, copy=True)
+        if not bool(torch.isfinite(placed).all()):
+            raise AdapterUnsupported("weights", "they are not finite; train on with a smaller learning rate")
+        return placed

@@ -68,7 +68,7 @@ class SampleEngine:
     """`decode` turns tokens into text, for stop strings; `fetch` reads a policy's files (KeyError: not there yet).
 
     At most `max_rows` samples and `cache_tokens` tokens (rows times the longest; 0 sizes it from free memory) are in
-    the batch; `prefill_tokens` bounds the prompt tokens computed between two decode steps; `policies` adapters are kept.
+    the batch; `prefill_tokens` bounds the prompt tokens computed between two decode steps. `policies` are kept at most.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SampleEngine:
     ) -> None:
         config = base.module.config.get_text_config()
         self.base = base
-        self.policies = Policies(base.layout, device=base.device, dtype=base.dtype, fetch=fetch, limit=policies)
+        self.policies = Policies(base, fetch=fetch, limit=policies)
         self.tokens_drawn = 0  #: since the start
         self._decode_text, self._prefill_tokens = decode, prefill_tokens
         geometry = Geometry.of(config, base.dtype, base.device)
@@ -371,7 +371,7 @@ class SampleEngine:
             positions=torch.tensor(positions, device=device),
             longest=max(positions),
             draw=Draw([row.choice for row in self._rows], device),
-            mix=self.policies.mix([row.policy for row in self._rows], keep=True),
+            mix=self.policies.decode_mix([row.policy for row in self._rows]),
         )
         return self._batch
 

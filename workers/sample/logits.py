@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.sample.randomness import uniforms
+from workers.sample.randomness import again, uniforms
 
-NUCLEUS = 1024  #: tokens looked at first for top-p; the whole vocabulary is sorted only where they hold too little mass
+ATTEMPTS = 12  #: draws for a token inside of top-p, before the vocabulary is sorted after all
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Draw:
         self._all_greedy = all(greedy)
         self._greedy = torch.tensor(greedy, device=device) if any(greedy) else None
         self._streams: NDArray[np.uint64] = np.array([choice.stream for choice in choices], np.uint64)
-        self._cuts = _by_width(choices)
+        self._cuts = _cuts(choices)
         self._top = max((choice.top_logprobs for choice in choices), default=0)
 
     def __call__(self, logits: Tensor, steps: Sequence[int]) -> Drawn:
@@ -66,76 +66,81 @@ class Draw:
         scaled = logits.float()
         if self._temperature is not None:
             scaled = scaled / self._temperature
-        total = torch.logsumexp(scaled, -1, keepdim=True)
-        tokens = self._tokens(scaled, total, steps)
+        most = scaled.amax(-1, keepdim=True)
+        weights = (scaled - most).exp_()
+        if self._all_greedy:
+            tokens, mass = scaled.argmax(-1), weights.sum(-1, keepdim=True)
+        else:
+            tokens, mass = self._tokens(scaled, weights, np.asarray(steps, np.uint64))
+        total = most + mass.log()
         logprobs = (scaled.gather(-1, tokens[:, None]) - total)[:, 0]
         if not self._top:
             return Drawn(tokens, logprobs)
         values, ids = scaled.topk(min(self._top, scaled.shape[-1]), -1)
         return Drawn(tokens, logprobs, ids, values - total)
 
-    def _tokens(self, scaled: Tensor, total: Tensor, steps: Sequence[int]) -> Tensor:
-        if self._all_greedy:
-            return scaled.argmax(-1)
-        luck = torch.from_numpy(uniforms(self._streams, np.asarray(steps, np.uint64))).to(scaled.device)
-        tokens = invert((scaled - total).exp_(), luck[:, None])[:, 0]
-        for width, rows, top_k, top_p in self._cuts:
-            index = torch.tensor(rows, device=scaled.device)
-            cut = _cut(scaled[index], total[index], width, top_k, top_p, luck[index])
-            tokens = tokens.index_copy(0, index, cut)
-        return tokens if self._greedy is None else torch.where(self._greedy, scaled.argmax(-1), tokens)
+    def _tokens(self, scaled: Tensor, weights: Tensor, steps: NDArray[np.uint64]) -> tuple[Tensor, Tensor]:
+        """Tokens [n] drawn from weights [n, V] (not normalised), and the weights' sums [n, 1]."""
+        luck = torch.from_numpy(uniforms(self._streams, steps)[:, None]).to(weights.device)
+        cumulated = weights.cumsum(-1)
+        tokens = invert(cumulated, luck)[:, 0]
+        for top_k, rows in self._cuts.items():
+            places = torch.tensor([row for row, _ in rows], device=weights.device)
+            top_p = torch.tensor([[top_p] for _, top_p in rows], dtype=weights.dtype, device=weights.device)
+            if top_k:
+                drawn = _draw_cut(weights[places], top_k, top_p, luck[places])
+            else:
+                who = [row for row, _ in rows]
+                drawn = _draw_nucleus(weights[places], tokens[places], top_p, self._streams[who], steps[who])
+            tokens.index_copy_(0, places, drawn)
+        if self._greedy is not None:
+            tokens = torch.where(self._greedy, scaled.argmax(-1), tokens)
+        return tokens, cumulated[:, -1:]
 
 
-def _by_width(choices: Sequence[Choice]) -> list[tuple[int, list[int], list[int], list[float]]]:
-    """Rows that cut their distribution, grouped by how many sorted tokens they need, so that no row's result depends
-    on its neighbours': (width, rows, top_k, top_p)."""
-    groups: dict[int, tuple[int, list[int], list[int], list[float]]] = {}
+def _cuts(choices: Sequence[Choice]) -> dict[int, list[tuple[int, float]]]:
+    """Rows that cut their distribution, with their top-p, by top-k (0: none): each group needs as many sorted tokens,
+    so that no row's result depends on its neighbours'."""
+    groups: dict[int, list[tuple[int, float]]] = {}
     for row, choice in enumerate(choices):
         if choice.cuts:
-            width = choice.top_k if choice.top_k > 0 else NUCLEUS
-            _, rows, top_k, top_p = groups.setdefault(max(choice.top_k, 0), (width, [], [], []))
-            rows.append(row)
-            top_k.append(choice.top_k)
-            top_p.append(choice.top_p)
-    return list(groups.values())
+            groups.setdefault(max(choice.top_k, 0), []).append((row, choice.top_p))
+    return groups
 
 
-def _cut(scaled: Tensor, total: Tensor, width: int, top_k: list[int], top_p: list[float], luck: Tensor) -> Tensor:
-    """Draw from rows [m, V] after top-k, then top-p on what top-k left; the likeliest token always stays."""
-    vocab = scaled.shape[-1]
-    values, ids = scaled.topk(min(width, vocab), -1)
-    probs = (values - total).exp_()
-    wanted = torch.tensor(top_p, dtype=probs.dtype, device=probs.device)[:, None]
-    if width < vocab and top_k[0] < 1:  # a group has either top-k in all its rows or in none
-        short = probs.sum(-1) < wanted[:, 0]
-        if bool(short.any()):
-            return _cut_wide(scaled, total, top_k, top_p, luck, short)
-    mass = probs.sum(-1, keepdim=True) if top_k[0] > 0 else 1.0
-    before = probs.cumsum(-1) - probs
-    keep = before < wanted * mass
+def _draw_cut(weights: Tensor, top_k: int, top_p: Tensor, luck: Tensor) -> Tensor:
+    """Draw from weights [m, V] after top-k, then top-p [m, 1] on what top-k left; the likeliest token always stays."""
+    best, ids = weights.topk(min(top_k, weights.shape[-1]), -1)
+    before = best.cumsum(-1) - best
+    keep = before < top_p * best.sum(-1, keepdim=True)
     keep[:, 0] = True
-    return ids.gather(-1, invert(probs * keep, luck[:, None]))[:, 0]
+    return ids.gather(-1, invert((best * keep).cumsum(-1), luck))[:, 0]
 
 
-def _cut_wide(
-    scaled: Tensor, total: Tensor, top_k: list[int], top_p: list[float], luck: Tensor, short: Tensor
+def _draw_nucleus(
+    weights: Tensor, drawn: Tensor, top_p: Tensor, streams: NDArray[np.uint64], steps: NDArray[np.uint64]
 ) -> Tensor:
-    """Rows whose nucleus is wider than NUCLEUS sort the whole vocabulary; the others stay narrow."""
-    tokens = torch.empty(len(top_p), dtype=torch.int64, device=scaled.device)
-    for wide in (False, True):
-        rows = [row for row, is_short in enumerate(short.tolist()) if is_short is wide]
-        if rows:
-            index = torch.tensor(rows, device=scaled.device)
-            width = scaled.shape[-1] if wide else NUCLEUS
-            some_k, some_p = [top_k[row] for row in rows], [top_p[row] for row in rows]
-            tokens[index] = _cut(scaled[index], total[index], width, some_k, some_p, luck[index])
+    """Draw from weights [m, V] after top-p [m, 1]: draw from all until the token is one of those that stay, which is
+    cheaper than sorting the vocabulary. A token stays if the likelier ones together have less than top-p."""
+    limit = top_p * weights.sum(-1, keepdim=True)
+    tokens, left = drawn.clone(), torch.arange(weights.shape[0], device=weights.device)
+    for attempt in range(ATTEMPTS):
+        some = weights[left]
+        mine = some.gather(-1, tokens[left, None])
+        likelier = torch.where(some > mine, some, 0.0).sum(-1, keepdim=True)
+        left = left[(likelier >= limit[left])[:, 0]]
+        if not left.numel():
+            return tokens
+        who = left.cpu().numpy()
+        luck = torch.from_numpy(uniforms(again(streams[who], attempt), steps[who])[:, None]).to(weights.device)
+        tokens[left] = invert(weights[left].cumsum(-1), luck)[:, 0]
+    tokens[left] = _draw_cut(weights[left], weights.shape[-1], top_p[left], luck)
     return tokens
 
 
-def invert(weights: Tensor, luck: Tensor) -> Tensor:
-    """Where uniform numbers [n, k] fall in the cumulated weights [n, V] (not normalised), int64 [n, k]; weight 0 is
+def invert(cumulated: Tensor, luck: Tensor) -> Tensor:
+    """Where uniform numbers [n, k] fall in cumulated weights [n, V] (not normalised), int64 [n, k]; a weight of 0 is
     never hit."""
-    cumulated = weights.cumsum(-1)
     end = cumulated[:, -1:]
     aim = torch.minimum((luck * end).to(cumulated.dtype), torch.nextafter(end, torch.zeros_like(end)))
-    return torch.searchsorted(cumulated, aim, right=True).clamp_(max=weights.shape[-1] - 1)
+    return torch.searchsorted(cumulated, aim, right=True).clamp_(max=cumulated.shape[-1] - 1)

@@ -116,7 +116,7 @@ class _Sheet:
             np.uint64
         )
         luck = torch.from_numpy(uniforms(np.full_like(steps, self.stream), steps)).to(logprobs.device)
-        return invert(torch.softmax(logprobs / temperature, -1), luck)
+        return invert(torch.softmax(logprobs / temperature, -1).cumsum(-1), luck)
 
     def scores(self) -> PromptScores:
         request = self.request

@@ -31,6 +31,11 @@ def uniforms(streams: NDArray[np.uint64], steps: NDArray[np.uint64]) -> NDArray[
     return bits.astype(np.float64) * 2.0**-53
 
 
+def again(streams: NDArray[np.uint64], attempt: int) -> NDArray[np.uint64]:
+    """Further streams [n] of the same samples, for draws that have to be repeated within a step."""
+    return _mix(streams ^ np.uint64((attempt + 1) * GOLDEN & MASK))
+
+
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     x = (x ^ (x >> S30)) * FIRST
     x = (x ^ (x >> S27)) * SECOND

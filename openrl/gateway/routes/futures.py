@@ -9,7 +9,7 @@ from starlette.responses import Response
 from openrl.domain.errors import BytesLost, FieldInvalid, OpCancelled, OperatorError, OpNotFound
 from openrl.domain.ids import OpId
 from openrl.domain.op import SETTLED, Sample
-from openrl.domain.outcome import failure_of
+from openrl.domain.outcome import BatchResult, Sampled, failure_of
 from openrl.gateway.call import GONE, Call, answered, json_response, services_of, tenant_of
 from openrl.gateway.futures import awaited, disconnected
 from openrl.gateway.limits import read_body
@@ -49,7 +49,9 @@ async def _retrieve(request: Request) -> Response:
         return GONE
     if record.status not in SETTLED:
         return json_response({"queue_state": "active"}, 408)
-    media_type, body = answer_of(record)
+    # Arrays may be large: spelling them out must not hold up the loop.
+    large = isinstance(record.result, BatchResult | Sampled)
+    media_type, body = await services.off_loop(answer_of, record) if large else answer_of(record)
     return Response(body, media_type=media_type)
 
 

@@ -83,6 +83,7 @@ def _begin(call: Call, run: Run, action: TrainAction) -> Response:
     """Enter the run, then its turn 0. Both know a repeat."""
     call.services.catalog.session(call.tenant, run.session)
     call.services.catalog.add_run(run)
+    call.services.touched(run.id)
     return json_response({"request_id": submit_train(call.services, run, 0, action), "model_id": run.id})
 
 

@@ -1,6 +1,6 @@
 """What the service is and how its SDK clients should behave."""
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -12,6 +12,7 @@ router = APIRouter(prefix="/api/v1")
 
 #: Fetched once by each SDK client. Compression costs more than it saves on the way from a laptop to its own machine.
 CLIENT_CONFIG: dict[str, Any] = {"parallel_fwdbwd_chunks": True, "proto_compress_fwdbwd": False}
+CHUNK_BYTES: Final = 5_000_000
 DYNAMIC_CONFIG: dict[str, Any] = {"sample_cancel_enabled": True}
 
 
@@ -22,7 +23,7 @@ async def healthz() -> Response:
 
 @router.post("/client/config")
 async def client_config(request: Request) -> Response:
-    return await answered(request, lambda call: json_response({**CLIENT_CONFIG, **call.services.client_config}))
+    return await answered(request, _client_config)
 
 
 @router.post("/client/dynamic_config")
@@ -40,6 +41,12 @@ async def telemetry(request: Request) -> Response:
     """Taken and forgotten: events carry request headers, the API key among them, and must not be kept or logged."""
     await read_body(request, request.app.state.services.body_bytes)
     return json_response({"status": "accepted"})
+
+
+def _client_config(call: Call) -> Response:
+    """Chunks are kept well below the size that a body may have."""
+    chunk = {"fwdbwd_max_chunk_bytes_count": min(CHUNK_BYTES, call.services.body_bytes // 2)}
+    return json_response({**CLIENT_CONFIG, **chunk, **call.services.client_config})
 
 
 def _capabilities(call: Call) -> Response:

@@ -220,7 +220,7 @@ def test_weights_that_give_nonsense_fail_their_own_request(lab):
     base = lab.base()
     engine = lab.engine(base)
     shape, flat = lab.adapter(base, 1)
-    engine.put("broken", shape, flat * float("inf"))
+    engine.put("broken", shape, flat * 1e30)
     broken, fine = engine.submit(lab.ask(PROMPT, policy="broken")), engine.submit(lab.ask(PROMPT))
     lab.finish(engine)
     assert len(fine.result(timeout=0).sequences) == 1

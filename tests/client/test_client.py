@@ -1,0 +1,105 @@
+import pickle
+
+import httpx
+import pytest
+
+import openrl
+from openrl.client import KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
+from openrl.gateway.doubles import toy_gateway
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory):
+    with toy_gateway(tmp_path_factory.mktemp("gateway")) as up:
+        yield up
+
+
+@pytest.fixture
+def client(gateway):
+    with openrl.Client(gateway.url, gateway.key) as client:
+        yield client
+
+
+def test_texts_are_scored(gateway, client):
+    scores = client.score("length", ["a", "bcd"], contexts=[{"answer": 42}, {}], params={"strict": True, "mode": "x"})
+    assert scores == [1.0, 3.0]
+    sent = gateway.worker.seen[-1].action
+    assert sent.contexts == ({"answer": "42"}, {})
+    assert sent.params == {"strict": "true", "mode": "x"}
+    assert client.score("length", []) == []
+
+
+def test_each_call_is_a_new_request(gateway, client):
+    before = len(gateway.worker.seen)
+    client.score("length", ["a"])
+    client.score("length", ["a"])
+    assert len(gateway.worker.seen) == before + 2
+
+
+def test_a_refusal_and_a_failure_are_told_apart(gateway, client):
+    with pytest.raises(RequestRefused, match="contexts: has 1 entries for 2 texts") as refused:
+        client.score("length", ["a", "b"], contexts=[{}])
+    assert refused.value.status == 422
+
+    def fail(op):
+        raise ZeroDivisionError("in the reward function")
+
+    gateway.worker.before = fail
+    try:
+        with pytest.raises(WorkFailed, match="in the reward function") as failed:
+            client.score("length", ["a"])
+    finally:
+        gateway.worker.before = lambda op: None
+    assert (failed.value.error, failed.value.category) == ("ZeroDivisionError", "server")
+
+
+def test_address_and_key_come_from_the_environment(gateway, monkeypatch):
+    for name in ("OPENRL_BASE_URL", "OPENRL_API_KEY", "TINKER_BASE_URL", "TINKER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(KeyMissing, match="OPENRL_API_KEY"):
+        openrl.Client()
+    monkeypatch.setenv("TINKER_BASE_URL", gateway.url)
+    monkeypatch.setenv("TINKER_API_KEY", gateway.key)
+    with openrl.Client() as client:
+        assert client.score("length", ["ab"]) == [2.0]
+
+
+def test_a_restart_of_the_server_is_not_noticed(gateway):
+    """Lost answers, refused connections and 5xx on the way; the text is scored once."""
+    real = httpx.HTTPTransport()
+    troubles = ["lost", "refused", "503"]
+
+    class Shaky(httpx.BaseTransport):
+        def handle_request(self, request):
+            trouble = troubles.pop(0) if troubles else ""
+            if trouble == "lost":
+                real.handle_request(request).close()
+                raise httpx.RemoteProtocolError("the connection ended", request=request)
+            if trouble == "refused":
+                raise httpx.ConnectError("refused", request=request)
+            if trouble:
+                return httpx.Response(int(trouble), request=request)
+            return real.handle_request(request)
+
+    before = len(gateway.worker.seen)
+    with openrl.Client(gateway.url, gateway.key, transport=Shaky()) as client:
+        assert client.score("length", ["abc"]) == [3.0]
+    real.close()
+    assert troubles == []
+    assert len(gateway.worker.seen) == before + 1
+
+
+def test_patience_has_an_end():
+    nowhere = openrl.Client("http://127.0.0.1:9", "tml-x", patience_seconds=0.2)
+    with nowhere, pytest.raises(ServiceUnreachable, match="did not answer"):
+        nowhere.score("length", ["a"])
+
+
+def test_errors_survive_pickling():
+    for error in (
+        RequestRefused(422, "x"),
+        WorkFailed("E", "m", "user"),
+        ServiceUnreachable("u", 1.0, "x"),
+        KeyMissing(),
+    ):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)

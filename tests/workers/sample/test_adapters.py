@@ -1,0 +1,121 @@
+import threading
+
+import pytest
+
+from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
+from workers.model.adapter_files import to_files
+from workers.sample.adapters import Policies
+
+PROMPT = list(range(20, 33))
+
+
+class Shelf:
+    """Adapter files by key; counts what is fetched."""
+
+    def __init__(self, lab, base, count):
+        self.files = {f"p{number}": to_files(*lab.adapter(base, number), "tiny") for number in range(count)}
+        self.fetched = []
+
+    def __call__(self, key):
+        self.fetched.append(key)
+        return self.files[key]
+
+
+@pytest.fixture
+def shelf(lab):
+    return Shelf(lab, lab.base(), 4)
+
+
+@pytest.fixture
+def policies(lab, shelf):
+    made = Policies(lab.base(), fetch=shelf, limit=2)
+    yield made
+    made.close()
+
+
+def arrived(policies, key):
+    assert policies.hold(key)
+    policies.wait_for_any(5)
+    assert policies.ready(key)
+    policies.release(key)
+
+
+def test_the_least_recently_used_policy_makes_way(policies, shelf):
+    for key in ("p0", "p1", "p0", "p2", "p0", "p1"):
+        arrived(policies, key)
+    assert shelf.fetched == ["p0", "p1", "p2", "p1"]
+
+
+def test_a_held_policy_is_never_dropped(policies):
+    assert policies.hold("p0")
+    assert policies.hold("p1")
+    assert not policies.hold("p2")
+    assert policies.hold("p0")
+    policies.release("p1")
+    assert policies.hold("p2")
+    assert "p0" in policies
+    assert "p1" not in policies
+
+
+def test_a_policy_handed_over_is_not_fetched(lab, policies, shelf):
+    policies.put("p0", *lab.adapter(lab.base(), 0))
+    policies.put_files("p1", shelf.files["p1"])
+    arrived(policies, "p0")
+    arrived(policies, "p1")
+    assert shelf.fetched == []
+
+
+def test_handing_over_when_all_places_are_held_changes_nothing(lab, policies):
+    policies.hold("p0")
+    policies.hold("p1")
+    policies.put("p2", *lab.adapter(lab.base(), 2))
+    assert "p2" not in policies
+
+
+def test_weights_that_are_not_finite_are_refused(lab, policies):
+    shape, flat = lab.adapter(lab.base(), 0)
+    with pytest.raises(AdapterUnsupported, match="not finite"):
+        policies.put("p0", shape, flat * float("nan"))
+
+
+def test_a_policy_that_could_not_be_loaded_is_tried_again(policies, shelf):
+    files = shelf.files.pop("p0")
+    policies.hold("p0")
+    policies.wait_for_any(5)
+    with pytest.raises(WeightsNotArrived):
+        policies.ready("p0")
+    policies.release("p0")
+    shelf.files["p0"] = files
+    arrived(policies, "p0")
+
+
+def test_a_policy_gives_the_same_after_it_was_dropped_and_read_again(lab, shelf):
+    engine = lab.engine(fetch=shelf, policies=1)
+    wanted = lab.ask(PROMPT, 10, policy="p0", seed=1)
+    before, _, after = (lab.run(engine, request)[0] for request in (wanted, lab.ask(PROMPT, policy="p1"), wanted))
+    assert shelf.fetched == ["p0", "p1", "p0"]
+    assert before == after
+
+
+def test_more_policies_than_places_take_turns(lab, shelf):
+    engine = lab.engine(fetch=shelf, policies=2)
+    requests = [lab.ask(PROMPT, 6, policy=f"p{number % 4}", temperature=0.0) for number in range(8)]
+    results = [lab.tokens(result.sequences[0]) for result in lab.run(engine, *requests)]
+    assert results[:4] == results[4:]
+    assert len({tuple(result) for result in results[:4]}) == 4
+
+
+def test_a_slow_policy_does_not_hold_up_other_requests(lab, shelf):
+    gate = threading.Event()
+
+    def slow(key):
+        assert gate.wait(5)
+        return shelf(key)
+
+    engine = lab.engine(fetch=slow)
+    late, soon = engine.submit(lab.ask(PROMPT, policy="p0")), engine.submit(lab.ask(PROMPT))
+    while not soon.done():
+        engine.step()
+    assert not late.done()
+    gate.set()
+    assert len(lab.finish(engine, late)[0].sequences) == 1

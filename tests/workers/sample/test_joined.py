@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.sample.joined import Joined, JoinedPart
+
+
+def one_by_one(adapters, index, name, x, y):
+    """Reference: each row with its own adapter."""
+    rows = []
+    for row, member in enumerate(index):
+        part = y[row : row + 1].clone()
+        if member >= 0:
+            shape, flat = adapters[member]
+            part = MixPart(AdapterStack(shape, flat[None]), None, torch.tensor([0])).add(name, x[row : row + 1], part)
+        rows.append(part)
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("index", [[0, 0, 0], [0, 1, 2, 3, -1, 0], [-1, 2, 2], [3, 3]])
+def test_rows_get_what_their_own_adapter_adds(lab, index):
+    base = lab.base()
+    adapters = [
+        lab.adapter(base, seed, rank, part)
+        for seed, rank, part in [(0, 4, ""), (1, 4, ""), (2, 2, "mlp"), (3, 6, "q_proj")]
+    ]
+    part = JoinedPart(Joined(adapters), index)
+    with torch.inference_mode():
+        for target in base.layout.targets:
+            x = torch.randn(len(index), 1, target.in_features)
+            y = torch.randn(len(index), 1, target.out_features)
+            expected = one_by_one(adapters, index, target.name, x, y)
+            assert torch.allclose(part.add(target.name, x, y.clone()), expected, atol=1e-5)
+
+
+def test_a_batch_in_bfloat16_takes_adapters_in_float32(lab):
+    base = lab.base()
+    shape, flat = lab.adapter(base, 0)
+    target = base.layout.targets[0]
+    x, y = torch.randn(3, 1, target.in_features).bfloat16(), torch.randn(3, 1, target.out_features).bfloat16()
+    added = JoinedPart(Joined([(shape, flat)]), [0, -1, 0]).add(target.name, x, y.clone())
+    assert added.dtype == torch.bfloat16
+    assert torch.equal(added[1], y[1])
+    assert not torch.equal(added[0], y[0])
+
+
+def test_a_layer_that_no_adapter_changes_is_left_alone(lab):
+    base = lab.base()
+    part = JoinedPart(Joined([lab.adapter(base, 0, part="mlp")]), [0])
+    y = torch.randn(1, 1, 32)
+    assert part.add("model.layers.0.self_attn.q_proj", y, y) is y
+
+
+def test_the_first_rows_of_a_part_are_a_part(lab):
+    part = JoinedPart(Joined([lab.adapter(lab.base(), 0)]), [-1, 0])
+    assert part.first(1) is None
+    assert Mix((part,)).first(2).parts
