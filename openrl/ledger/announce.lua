@@ -1,5 +1,5 @@
 -- KEYS[1] prefix  ARGV[1] seconds to add to the server's clock  [2] worker id  [3] its info  [4] ttl_seconds
--- [5] seconds a card is kept  [6] model name  [7] its card  [8] name  [9] card  ...
+-- [5] seconds a card is kept  [6] role and model  [7] the card  [8] role and model  [9] card  ...
 --
 -- workers, cards        hash  what was announced, as json
 -- workers_until,

@@ -5,7 +5,8 @@ taken while it restarts.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import resources
 from typing import Final, Protocol
 
@@ -14,7 +15,7 @@ import redis
 
 from openrl.domain.ids import WorkerId
 from openrl.domain.model import ModelCard
-from openrl.domain.worker import WorkerInfo
+from openrl.domain.worker import Role, WorkerInfo
 from openrl.ledger.outage import told_apart
 
 CARD_SECONDS: Final = 24 * 3600.0  #: how long after the last announcement a model still counts as served
@@ -55,27 +56,27 @@ class RedisRoster:
         self._announce = client.register_script((resources.files("openrl.ledger") / "announce.lua").read_text())
 
     def announce(self, worker: WorkerInfo, ttl_seconds: float) -> None:
-        cards = [part for card in worker.cards for part in (card.name, msgspec.json.encode(card))]
+        cards = [part for card in worker.cards for part in (_entry(worker.role, card.name), msgspec.json.encode(card))]
         args = (self._clock_offset(), worker.id, msgspec.json.encode(worker), ttl_seconds, CARD_SECONDS, *cards)
         with told_apart():
             self._announce(keys=(self._prefix,), args=args)
 
     def leave(self, worker: WorkerId) -> None:
-        self._forget("workers", worker)
+        self._forget("workers", str(worker))
 
     def withdraw(self, model: str) -> None:
-        self._forget("cards", model)
+        self._forget("cards", *(_entry(role, model) for role in Role))
 
     def workers(self) -> list[WorkerInfo]:
         return [_WORKERS.decode(info) for info in self._standing("workers")]
 
     def cards(self) -> list[ModelCard]:
-        return [_CARDS.decode(card) for card in self._standing("cards")]
+        return merged(_CARDS.decode(card) for card in self._standing("cards"))
 
-    def _forget(self, what: str, name: str) -> None:
+    def _forget(self, what: str, *names: str) -> None:
         pipeline = self._client.pipeline()
-        pipeline.hdel(self._prefix + what, name)
-        pipeline.zrem(f"{self._prefix}{what}_until", name)
+        pipeline.hdel(self._prefix + what, *names)
+        pipeline.zrem(f"{self._prefix}{what}_until", *names)
         with told_apart():
             pipeline.execute()
 
@@ -97,21 +98,37 @@ class MemoryRoster:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._workers: dict[WorkerId, tuple[float, WorkerInfo]] = {}
-        self._cards: dict[str, tuple[float, ModelCard]] = {}
+        self._cards: dict[tuple[Role, str], tuple[float, ModelCard]] = {}
 
     def announce(self, worker: WorkerInfo, ttl_seconds: float) -> None:
         self._workers[worker.id] = (self._clock() + ttl_seconds, worker)
         for card in worker.cards:
-            self._cards[card.name] = (self._clock() + CARD_SECONDS, card)
+            self._cards[worker.role, card.name] = (self._clock() + CARD_SECONDS, card)
 
     def leave(self, worker: WorkerId) -> None:
         self._workers.pop(worker, None)
 
     def withdraw(self, model: str) -> None:
-        self._cards.pop(model, None)
+        for role in Role:
+            self._cards.pop((role, model), None)
 
     def workers(self) -> list[WorkerInfo]:
         return [info for _, (until, info) in sorted(self._workers.items()) if until > self._clock()]
 
     def cards(self) -> list[ModelCard]:
-        return [card for _, (until, card) in sorted(self._cards.items()) if until > self._clock()]
+        return merged(card for until, card in self._cards.values() if until > self._clock())
+
+
+def merged(cards: Iterable[ModelCard]) -> list[ModelCard]:
+    """One card for each model, by name: it can be trained or sampled where any worker can do that."""
+    models: dict[str, ModelCard] = {}
+    for card in cards:
+        other = models.get(card.name, card)
+        trainable, sampleable = card.trainable or other.trainable, card.sampleable or other.sampleable
+        models[card.name] = replace(card, trainable=trainable, sampleable=sampleable)
+    return [models[name] for name in sorted(models)]
+
+
+def _entry(role: Role, model: str) -> str:
+    """Workers of different roles tell different things of one model."""
+    return f"{role}:{model}"

@@ -106,3 +106,14 @@ def test_what_is_over_leaves_nothing_in_redis(client, clock):
     roster.announce(TWO, 10)
     assert client.hkeys("openrl:workers") == [b"w2"]
     assert not client.exists("openrl:cards", "openrl:cards_until")
+
+
+def test_a_train_and_a_sample_worker_make_one_model_that_can_do_both(roster):
+    trains = replace(ONE, id=WorkerId("t"), role=Role.TRAIN, cards=(card("smollm2", sampleable=False),))
+    samples = replace(ONE, id=WorkerId("s"), role=Role.SAMPLE, cards=(card("smollm2", trainable=False),))
+    roster.announce(trains, 10)
+    assert [(it.trainable, it.sampleable) for it in roster.cards()] == [(True, False)]
+    roster.announce(samples, 10)
+    assert [(it.trainable, it.sampleable) for it in roster.cards()] == [(True, True)]
+    roster.withdraw("smollm2")
+    assert roster.cards() == []
