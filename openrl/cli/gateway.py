@@ -7,6 +7,8 @@ from openrl.config import Settings
 
 #: Long polls are open nearly always; whoever waits in one asks again elsewhere.
 GRACEFUL_SECONDS = 2
+#: Longer than a client rests between two polls, so that its connections are not closed under its hands.
+KEEP_ALIVE_SECONDS = 75
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +25,7 @@ def run(settings: Settings) -> None:
             access_log=False,
             backlog=BACKLOG,
             log_config=None,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
         )
         log.info("listening on http://%s:%d", *sock.getsockname()[:2])

@@ -17,6 +17,7 @@ from openrl.config import Settings
 DRAIN_SECONDS = 20.0
 #: Who is stopped first: workers still need the broker, and the gateway should outlive them for a last answer.
 WORKERS, GATEWAY, FLOWER, BROKER = range(4)
+FLOWER_USER = "openrl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +49,14 @@ def broker_component(broker: Broker, settings: Settings, own: Mapping[str, str])
     )
 
 
-def components(settings: Settings, choices: Choices, own: Mapping[str, str]) -> list[Component]:
-    """All but the broker. The settings must name it (`redis_url`) and real ports (not 0)."""
+def components(settings: Settings, choices: Choices, own: Mapping[str, str], secret: str) -> list[Component]:
+    """All but the broker. The settings must name it (`redis_url`) and real ports (not 0). Flower asks for `secret`."""
     assert settings.redis_url is not None
     env = child_env(settings, own)
     client = probes.connect(settings.redis_url)
     roles = ("train", "sample", "reward") if choices.separate else ("device", "reward")
     parts = [_gateway(settings, env), *(_worker(role, settings, env, client) for role in roles)]
-    return [*parts, _flower(settings, env)] if choices.flower else parts
+    return [*parts, _flower(settings, env, secret)] if choices.flower else parts
 
 
 def _gateway(settings: Settings, env: Mapping[str, str]) -> Component:
@@ -85,15 +86,15 @@ def _worker(role: str, settings: Settings, env: Mapping[str, str], client: redis
     )
 
 
-def _flower(settings: Settings, env: Mapping[str, str]) -> Component:
+def _flower(settings: Settings, env: Mapping[str, str], secret: str) -> Component:
     port = settings.flower_port
     where = (f"--address={LOCAL}", f"--port={port}")
     return Component(
         name="flower",
         command=(sys.executable, "-m", "celery", "-A", "queues.app", "flower", *where),
-        env=env,
+        env={**env, "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{secret}"},
         log=settings.home / "logs" / "flower.log",
-        address=f"http://{LOCAL}:{port}",
+        address=f"http://{LOCAL}:{port} (user {FLOWER_USER}, password: the API key)",
         is_ready=probes.http_answers(LOCAL, port, "/healthcheck"),
         grace_seconds=3.0,
         stop_rank=FLOWER,

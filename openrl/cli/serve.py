@@ -74,7 +74,7 @@ class Serving:
         self._board.loading(self._crew)
         if self._settings.redis_url is None:
             self._start_broker()
-        self._crew.add(components(self._settings, self._choices, self._own))
+        self._crew.add(components(self._settings, self._choices, self._own, secret))
         self._until_ready()
         self._is_up = True
         self._write_status()

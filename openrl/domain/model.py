@@ -17,3 +17,17 @@ class ModelCard:
 
     def answers_to(self, name: str) -> bool:
         return name == self.name or name in self.aliases
+
+    def tokenizer_for(self, requested: str, *, same_machine: bool) -> str:
+        """What a client who asked for `requested` can load the tokenizer by: a folder of ours is of use on this machine
+        only, elsewhere it is a hub id that the model answers to (the folder where there is none)."""
+        if same_machine:
+            return self.tokenizer_id
+        hub_ids = (name for name in (requested, self.name, *self.aliases) if is_hub_id(name))
+        return next(hub_ids, self.tokenizer_id)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether it has the form `org/name`."""
+    org, slash, rest = name.partition("/")
+    return bool(org and slash and rest) and "/" not in rest and not org.startswith((".", "~"))

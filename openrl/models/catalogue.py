@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openrl.domain.errors import BaseModelMissing
+from openrl.domain.model import is_hub_id
 
 GEMMA_TERMS = (
     "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms. "
@@ -110,12 +111,7 @@ def resolve(name: str, home: Path) -> Path | str:
         if is_model(path):
             return path
         raise BaseModelMissing(name, "the folder has no config.json; give a Hugging Face model folder")
-    if _is_hub_id(name):
+    if is_hub_id(name):
         return name
     names = ", ".join(model.name for model in LISTED)
     raise BaseModelMissing(name, f"give one of {names}, a hub id like org/name, or a local folder with config.json")
-
-
-def _is_hub_id(name: str) -> bool:
-    org, slash, rest = name.partition("/")
-    return bool(slash and org and rest) and "/" not in rest and not name.startswith((".", "~", "/"))

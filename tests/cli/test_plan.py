@@ -11,7 +11,7 @@ SETTINGS = Settings(data_dir=Path("/data"), redis_url="redis://127.0.0.1:1/0", b
 
 
 def _names(choices: Choices) -> list[str]:
-    return [component.name for component in components(SETTINGS, choices, {})]
+    return [component.name for component in components(SETTINGS, choices, {}, "tml-x")]
 
 
 def test_one_machine_runs_one_worker_for_training_and_sampling() -> None:
@@ -24,20 +24,20 @@ def test_training_and_sampling_can_be_separate() -> None:
 
 def test_workers_are_stopped_first_and_the_broker_last() -> None:
     broker = Broker(program="x", port=1, password="p", folder=Path("/data/broker"))
-    everybody = [broker_component(broker, SETTINGS, {}), *components(SETTINGS, Choices(), {})]
+    everybody = [broker_component(broker, SETTINGS, {}), *components(SETTINGS, Choices(), {}, "tml-x")]
     order = [component.name for component in sorted(everybody, key=lambda component: component.stop_rank)]
     assert order == ["device worker", "reward worker", "gateway", "flower", "broker"]
 
 
 def test_components_run_in_the_same_python_and_are_told_all_by_environment() -> None:
-    gateway, worker, *_ = components(SETTINGS, Choices(), {})
+    gateway, worker, *_ = components(SETTINGS, Choices(), {}, "tml-x")
     assert gateway.command == (sys.executable, "-m", "openrl.cli.main", "gateway")
     assert worker.command == (sys.executable, "-m", "openrl.cli.main", "worker", "device")
     assert worker.env["OPENRL_REDIS_URL"] == "redis://127.0.0.1:1/0"
 
 
 def test_flower_listens_on_this_machine_only() -> None:
-    flower = components(SETTINGS, Choices(), {})[-1]
+    flower = components(SETTINGS, Choices(), {}, "tml-x")[-1]
     assert flower.command[1:] == (
         *("-m", "celery", "-A", "queues.app", "flower", "--address=127.0.0.1"),
         "--port=5556",

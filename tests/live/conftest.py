@@ -1,5 +1,6 @@
 """A whole OpenRL on the tiny model for the tests of this folder, driven by the real SDK."""
 
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server.start(tmp_path_factory.mktemp("openrl"), "--dtype", "float32")
     yield server
     server.stop()
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Clients that a test left open go away with it, and not in the middle of something that minds."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -109,3 +109,12 @@ def _runs(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_it_runs_a_program_and_ends_as_that_did(tmp_path: Path) -> None:
+    ask = "import os; print(os.environ['TINKER_BASE_URL'], os.environ['TINKER_API_KEY'][:4]); raise SystemExit(3)"
+    options = ["--base-model", "tiny", "--port", "0", "--no-flower", "--data-dir", str(tmp_path)]
+    done = _openrl("serve", *options, "--", sys.executable, "-c", ask)
+    assert done.returncode == 3, done.stderr
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ tml-\n", done.stdout)
+    assert not (tmp_path / "serve.json").exists()

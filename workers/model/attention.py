@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 #: The name under which Transformers' models find this attention.
 NAME = "openrl_sdpa"
@@ -27,8 +29,7 @@ def attend(
         scale = kw.get("scaling") or query.shape[3] ** -0.5
         out: Tensor = _CausalAttention.apply(query, key, value, scale)
         return out.transpose(1, 2).contiguous(), None
-    whole: tuple[Tensor, None] = AttentionInterface()["sdpa"](module, query, key, value, attention_mask, **kw)
-    return whole
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **kw)
 
 
 def _gains(query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -65,18 +66,16 @@ class _CausalAttention(torch.autograd.Function):
         across = (slopes[0] * out).sum(-1, dtype=torch.float32).to(q.dtype).view(blocks, -1, 1)
         mask = torch.full((length, length), -torch.inf).triu(1).repeat(heads // key.shape[1], 1)
         step = max(1, SCORES // mask.numel())
-        parts = [
-            _block_backward(*(each[at : at + step] for each in (q, k, v, do, across)), mask, ctx.scale)
-            for at in range(0, blocks, step)
-        ]
-        dq, dk, dv = (parts[0] if len(parts) == 1 else [torch.cat(each) for each in zip(*parts, strict=True)])
+        pieces = zip(*(torch.split(each, step) for each in (q, k, v, do, across)), strict=True)
+        parts = [_block_backward(*piece, mask=mask, scale=ctx.scale) for piece in pieces]
+        dq, dk, dv = parts[0] if len(parts) == 1 else (torch.cat(each) for each in zip(*parts, strict=True))
         return dq.view(query.shape), dk.view(key.shape), dv.view(key.shape), None
 
 
 def _block_backward(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, across: Tensor, mask: Tensor, scale: float
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, across: Tensor, *, mask: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query [n, R, D], key and value [n, T, D] from that of the output; `across` is its product with it."""
+    """Gradients of query [n, R, D], key and value [n, T, D] from the output's, `do`; `across` is output · `do`."""
     # Scores are float32, as in the forward pass: their rounding is what costs accuracy, and they are cheap.
     share = torch.baddbmm(mask, q.float(), k.float().transpose(1, 2), alpha=scale).softmax(-1).to(q.dtype)
     scores = torch.bmm(do, v.transpose(1, 2)).sub_(across).mul_(share)
@@ -89,4 +88,4 @@ def _block_backward(
 
 
 AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, AttentionMaskInterface()["sdpa"])
+AttentionMaskInterface.register(NAME, sdpa_mask)

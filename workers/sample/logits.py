@@ -81,7 +81,7 @@ class Draw:
 
     def _tokens(self, scaled: Tensor, weights: Tensor, steps: NDArray[np.uint64]) -> tuple[Tensor, Tensor]:
         """Tokens [n] drawn from weights [n, V] (not normalised), and the weights' sums [n, 1]."""
-        luck = torch.from_numpy(uniforms(self._streams, steps)[:, None]).to(weights.device)
+        luck = luck_of(self._streams, steps, weights.device)[:, None]
         cumulated = weights.cumsum(-1)
         tokens = invert(cumulated, luck)[:, 0]
         for top_k, rows in self._cuts.items():
@@ -132,15 +132,20 @@ def _draw_nucleus(
         if not left.numel():
             return tokens
         who = left.cpu().numpy()
-        luck = torch.from_numpy(uniforms(again(streams[who], attempt), steps[who])[:, None]).to(weights.device)
+        luck = luck_of(again(streams[who], attempt), steps[who], weights.device)[:, None]
         tokens[left] = invert(weights[left].cumsum(-1), luck)[:, 0]
     tokens[left] = _draw_cut(weights[left], weights.shape[-1], top_p[left], luck)
     return tokens
+
+
+def luck_of(streams: NDArray[np.uint64], steps: NDArray[np.uint64], device: torch.device) -> Tensor:
+    """Uniform numbers, float32 as not every device knows more; rounding may make one of them 1, which `invert` bears."""
+    return torch.from_numpy(uniforms(streams, steps).astype(np.float32)).to(device)
 
 
 def invert(cumulated: Tensor, luck: Tensor) -> Tensor:
     """Where uniform numbers [n, k] fall in cumulated weights [n, V] (not normalised), int64 [n, k]; a weight of 0 is
     never hit."""
     end = cumulated[:, -1:]
-    aim = torch.minimum((luck * end).to(cumulated.dtype), torch.nextafter(end, torch.zeros_like(end)))
+    aim = torch.minimum(luck * end, torch.nextafter(end, torch.zeros_like(end)))
     return torch.searchsorted(cumulated, aim, right=True).clamp_(max=cumulated.shape[-1] - 1)

@@ -17,6 +17,9 @@ from openrl.wire.base import read_json
 from openrl.wire.model import CreateModel, GetInfo, WeightsInfo, check_optimizer, to_lora
 from openrl.wire.weights import CreateFromWeights, Load, to_load, to_load_path
 
+#: A gateway that listens there has clients on its own machine only.
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
 router = APIRouter(prefix="/api/v1")
 
 
@@ -98,7 +101,9 @@ def _info(call: Call) -> Response:
             "model_data": {
                 "arch": card.architecture,
                 "model_name": run.requested_model,
-                "tokenizer_id": card.tokenizer_id,
+                "tokenizer_id": card.tokenizer_for(
+                    run.requested_model, same_machine=call.services.settings.gateway.host in LOOPBACK
+                ),
             },
             "is_lora": True,
             "lora_rank": run.lora.rank,

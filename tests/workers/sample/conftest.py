@@ -38,6 +38,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": {},
     "qwen3": {},
     "mistral": {"sliding_window": 8},
+    "phi3": {},
     "gemma3_text": {
         "sliding_window": 8,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -49,7 +50,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
 class Lab:
     """Models, engines and references for the tests of the sample engine."""
 
-    families = tuple(FAMILIES)
     vocab = VOCAB
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 PROMPTS = ([5, 9, 11], list(range(20, 41)), [3], list(range(60, 72)))
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "gemma3_text")
+FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma3_text")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
