@@ -230,6 +230,7 @@ def draw_curve(curves: list[list[float]], path: Path) -> None:
     axes.plot(steps, np.mean(curves, axis=0), color="tab:blue", linewidth=2, label=f"mean of {len(curves)} run(s)")
     axes.set(xlabel="step", ylabel="mean reward on fresh prompts", ylim=(0, 1), title="Facts to JSON")
     axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)

@@ -29,7 +29,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
         dtype = choose_dtype(settings.worker.dtype, device)
         base = load_base(source, device=device, dtype=dtype)
     log.info("on %s in %s with %d threads", device, dtype, threads, extra={"action": "start"})
-    trainer = TrainEngine(base, pack_tokens=settings.train.pack_tokens) if trains else None
+    trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
     sampler = _sampler(here, base, source, settings) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler)
     if trainer is not None:

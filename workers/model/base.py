@@ -17,6 +17,7 @@ from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 from workers.model import attention
 from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
+from workers.model.spans import SpanMix
 
 #: Which part of a decoder layer a linear belongs to, by the names that model families use.
 _GROUPS = {
@@ -50,7 +51,7 @@ class BaseModel:
         self._check_halves(source)
 
     @contextmanager
-    def mixed(self, mix: Mix) -> Iterator[None]:
+    def mixed(self, mix: Mix | SpanMix) -> Iterator[None]:
         """Inside, all passes obey `mix`; a backward that recomputes must run inside too."""
         before, self._current.mix = self._current.mix, mix
         try:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from workers.model.layout import LoraShape
+from workers.model.spans import SpanMix
 
 #: Without gradients, up to this many adapters are computed for every row and masked, which beats gathering weights.
 MASKED_AT_MOST = 8
@@ -185,6 +186,16 @@ class Mix:
     def __init__(self, parts: tuple[Part, ...] = ()) -> None:
         self.parts = parts
 
+    def linear(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The layer `name` applied to `x` [B, T, in] or [B, in]: the frozen base and each row's adapter."""
+        y = F.linear(x, weight, bias)
+        if not self.parts:
+            return y
+        x3, y3 = (x, y) if x.dim() == 3 else (x.unsqueeze(1), y.unsqueeze(1))
+        for part in self.parts:
+            y3 = part.add(name, x3, y3)
+        return y3 if x.dim() == 3 else y3.squeeze(1)
+
     def first(self, count: int) -> "Mix":
         """The mix of a batch cut down to its first `count` rows."""
         return Mix(tuple(part for part in (whole.first(count) for whole in self.parts) if part is not None))
@@ -194,7 +205,7 @@ class CurrentMix:
     """The mix that all linear layers of one model obey at the moment."""
 
     def __init__(self) -> None:
-        self.mix = Mix()
+        self.mix: Mix | SpanMix = Mix()
 
 
 class MultiLoraLinear(nn.Module):
@@ -207,11 +218,4 @@ class MultiLoraLinear(nn.Module):
         self.name, self.current = name, current
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.linear(x, self.weight, self.bias)
-        parts = self.current.mix.parts
-        if not parts:
-            return y
-        x3, y3 = (x, y) if x.dim() == 3 else (x.unsqueeze(1), y.unsqueeze(1))
-        for part in parts:
-            y3 = part.add(self.name, x3, y3)
-        return y3 if x.dim() == 3 else y3.squeeze(1)
+        return self.current.mix.linear(self.name, x, self.weight, self.bias)

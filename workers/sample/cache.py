@@ -6,6 +6,7 @@ length and starts anew at the right size when it is empty. A model sees it as it
 moods: Prefill or Decode. Knows no requests.
 """
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,11 @@ class SlotCache:
 
     def get_mask_sizes(self, query_length: int, layer: int) -> tuple[int, int]:
         return self.get_seq_length(layer) + query_length, 0
+
+
+def cache_argument(decoder: Any) -> str:
+    """What this version of transformers calls the cache in a decoder's arguments."""
+    return "cache" if "cache" in inspect.signature(decoder.forward).parameters else "past_key_values"
 
 
 def affordable_tokens(geometry: Geometry, wanted: int, free: int) -> int:

@@ -4,11 +4,10 @@
 token for every row in the batch. Knows tokens and tensors: no ops, no HTTP, no settings, no text but through `decode`.
 """
 
-import inspect
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from math import isnan
 
@@ -23,34 +22,19 @@ from workers.model.layout import LoraShape
 from workers.model.lora import Mix
 from workers.sample.adapters import Fetch, Policies
 from workers.sample.admission import Room, Wish, admit, passes
-from workers.sample.cache import Geometry, SlotCache, affordable_tokens, free_bytes
+from workers.sample.cache import Geometry, SlotCache, affordable_tokens, cache_argument, free_bytes
 from workers.sample.logits import Draw, Drawn
 from workers.sample.masks import MaskPlan
 from workers.sample.prompt_logprobs import score_prompt
+from workers.sample.prompts import Prompt, by_prompt
 from workers.sample.request import SampleRequest, check
-from workers.sample.rows import Job, PrefixKey, Row
+from workers.sample.rows import Job, PrefixKey, Row, take_top
 from workers.sample.stopping import Decode
 
 __all__ = ["SampleEngine", "SampleRequest"]
 
 LOOKAHEAD = 256  #: waiting requests looked at in one step
 LOAD_WAIT_SECONDS = 0.002  #: how long a step with nothing else to do waits for weights
-
-
-@dataclass(slots=True)
-class _Prompt:
-    """One prompt to compute, or to copy from a row that has it, and the samples that start from it."""
-
-    jobs: list[tuple[Job, int]] = field(default_factory=list)  #: with the number of samples to start now
-    source: int | None = None  #: row in the cache that holds it
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        return self.jobs[0][0].request.prompt
-
-    @property
-    def policy(self) -> DepotKey | None:
-        return self.jobs[0][0].request.policy
 
 
 @dataclass(slots=True)
@@ -91,7 +75,7 @@ class SampleEngine:
         cells = cache_tokens or affordable_tokens(geometry, max_rows * base.context_length, free_bytes(base.device))
         self._cache = SlotCache(geometry, max_rows=max_rows, cache_tokens=cells)
         self._masks = MaskPlan(config, base.dtype)
-        self._cache_argument = _cache_argument(base)
+        self._cache_argument = cache_argument(base.module.get_decoder())
         self._inbox: deque[Job] = deque()
         self._waiting: deque[Job] = deque()
         self._rows: list[Row] = []
@@ -214,7 +198,7 @@ class SampleEngine:
         started = [(job, count) for job, count in zip(jobs, granted, strict=False) if count >= 0 and not job.over]
         if not started:
             return False
-        self._compute(_by_prompt(started, live))
+        self._compute(by_prompt(started, live))
         self._waiting = deque(job for job in self._waiting if not (job.started or job.over))
         return True
 
@@ -253,7 +237,7 @@ class SampleEngine:
         )
 
     # ------------------------------------------------------------------------------------------------ prompts
-    def _compute(self, prompts: list[_Prompt]) -> None:
+    def _compute(self, prompts: list[Prompt]) -> None:
         copied = [prompt for prompt in prompts if prompt.source is not None]
         if copied:
             self._guarded(copied)
@@ -261,7 +245,7 @@ class SampleEngine:
         for group in passes([len(prompt.tokens) for prompt in fresh], self._prefill_tokens):
             self._guarded([fresh[index] for index in group])
 
-    def _guarded(self, prompts: list[_Prompt]) -> None:
+    def _guarded(self, prompts: list[Prompt]) -> None:
         """Start prompts together; where that fails, each request alone, so that only the one at fault fails."""
         before = [(job, job.placed) for prompt in prompts for job, _ in prompt.jobs]
         try:
@@ -274,9 +258,9 @@ class SampleEngine:
                 job.placed = placed
             for prompt in prompts:
                 for entry in prompt.jobs:
-                    self._guarded([_Prompt([entry])])
+                    self._guarded([Prompt([entry])])
 
-    def _start(self, prompts: list[_Prompt]) -> None:
+    def _start(self, prompts: list[Prompt]) -> None:
         """Compute or copy prompts and draw the first token of their samples."""
         mix = self.policies.mix([prompt.policy for prompt in prompts])
         rows = [
@@ -301,7 +285,7 @@ class SampleEngine:
                 base = len(self._rows) - len(staying)
                 self._remove([base + index for index in ended if index < len(staying)])
 
-    def _copied(self, prompts: list[_Prompt], staying: list[int]) -> Tensor:
+    def _copied(self, prompts: list[Prompt], staying: list[int]) -> Tensor:
         """Copy prompts from rows that hold them; the hidden states of their last tokens, [prompts, width]."""
         used = len(self._rows)
         longest = max(len(prompt.tokens) for prompt in prompts)
@@ -313,7 +297,7 @@ class SampleEngine:
             used += count
         return torch.stack([self._hidden[prompt.source] for prompt in prompts if prompt.source is not None])
 
-    def _prefilled(self, prompts: list[_Prompt], staying: list[int]) -> Tensor:
+    def _prefilled(self, prompts: list[Prompt], staying: list[int]) -> Tensor:
         """Compute prompts; the hidden states of their last tokens, [prompts, width]. Pads on the right, where
         causal attention does not look."""
         lengths = [len(prompt.tokens) for prompt in prompts]
@@ -337,22 +321,20 @@ class SampleEngine:
         longest = max((row.position for row in self._rows), default=0)
         self._cache.reserve(used, used + more, max(longest, length))
 
-    def _score(self, prompts: list[_Prompt], hidden: Tensor) -> None:
+    def _score(self, prompts: list[Prompt], hidden: Tensor) -> None:
         """Answer what was asked about the prompts themselves, from hidden states [prompts, length, width]."""
         for index, prompt in enumerate(prompts):
             asking = [job for job, _ in prompt.jobs if job.scores is None]
             if not asking:
                 continue
-            with self.base.mixed(self.policies.mix([prompt.policy])):
-                states = hidden[index, : len(prompt.tokens)]
+            states = hidden[index, : len(prompt.tokens)]
+            with self.base.mixed(self.policies.mix([prompt.policy])):  # one batch row of many positions
                 for job in asking:
-                    job.scores = score_prompt(job.request, states, self._head_of_one, self.base.vocab_size)
+                    job.scores = score_prompt(
+                        job.request, states, lambda some: self.base.head(some[None])[0], self.base.vocab_size
+                    )
                     if job.settle():
                         self._release(job)
-
-    def _head_of_one(self, hidden: Tensor) -> Tensor:
-        """Logits [n, vocab] of n positions of a single batch row."""
-        return self.base.head(hidden[None])[0]
 
     # ----------------------------------------------------------------------------------------------- decoding
     def _decode(self) -> None:
@@ -397,7 +379,7 @@ class SampleEngine:
         """Give each row its token; which rows have ended."""
         tokens, logprobs = drawn.tokens.tolist(), drawn.logprobs.tolist()
         if drawn.top_ids is not None and drawn.top_logprobs is not None:
-            _take_top(rows, drawn.top_ids.cpu(), drawn.top_logprobs.cpu())
+            take_top(rows, drawn.top_ids.cpu(), drawn.top_logprobs.cpu())
         self.tokens_drawn += len(rows)
         return [
             index
@@ -420,27 +402,3 @@ class SampleEngine:
         if row.job.settle():
             self._release(row.job)
         return True
-
-
-def _by_prompt(started: Iterable[tuple[Job, int]], live: Mapping[PrefixKey, int]) -> list[_Prompt]:
-    """Requests with the same policy and prompt share one computation; one in the cache is copied, unless the prompt
-    itself is to be scored."""
-    prompts: dict[tuple[PrefixKey, bool], _Prompt] = {}
-    for job, count in started:
-        copied = job.prefix in live and job.scores is not None
-        source = live[job.prefix] if copied else None
-        prompts.setdefault((job.prefix, copied), _Prompt(source=source)).jobs.append((job, count))
-    return list(prompts.values())
-
-
-def _take_top(rows: Iterable[Row], ids: Tensor, values: Tensor) -> None:
-    for index, row in enumerate(rows):
-        width = row.choice.top_logprobs
-        if width:
-            row.top.append((ids[index, :width], values[index, :width]))
-
-
-def _cache_argument(base: BaseModel) -> str:
-    """What this version of transformers calls the cache."""
-    known = inspect.signature(base.module.get_decoder().forward).parameters
-    return "cache" if "cache" in known else "past_key_values"

@@ -16,8 +16,8 @@ from openrl.domain import tensor as domain
 from openrl.domain.sampling import TopLogprobs
 from openrl.domain.tensor import DType
 from workers.sample.arrays import from_domain, to_domain
-from workers.sample.logits import invert, luck_of
-from workers.sample.randomness import stream
+from workers.sample.luck import even, invert
+from workers.sample.randomness import keys, stream
 from workers.sample.request import SampleRequest
 
 CHUNK_LOGITS = 1 << 23  #: float32 logits held at once: 32 MiB
@@ -115,7 +115,7 @@ class _Sheet:
         steps = (np.arange(count, dtype=np.uint64) + np.array(rows, np.uint64)[:, None] * np.uint64(count)).astype(
             np.uint64
         )
-        luck = luck_of(np.full_like(steps, self.stream), steps, logprobs.device)
+        luck = even(keys(np.full_like(steps, self.stream), steps), logprobs.device)
         return invert(torch.softmax(logprobs / temperature, -1).cumsum(-1), luck)
 
     def scores(self) -> PromptScores:

@@ -1,6 +1,6 @@
-"""Where a sample's luck comes from: one uniform number per (stream, step), computed from a counter.
+"""Where a sample's luck comes from: 64 random bits per (stream, step, attempt), computed from a counter.
 
-No generator state: a request that is retried, or that shares its batch with others, draws the same numbers again. The
+No generator state: a request that is retried, or that shares its batch with others, has the same luck again. The
 mixing is splitmix64's finaliser, which is cheap and passes the usual statistical batteries.
 """
 
@@ -8,6 +8,8 @@ import secrets
 
 import numpy as np
 from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15  #: 2^64 / golden ratio, odd: successive counters land far apart
@@ -20,24 +22,24 @@ def stream(seed: int | None, sample: int) -> int:
     """The 64-bit stream of one sample of a request; without a seed a fresh one each time."""
     if seed is None:
         return secrets.randbits(64)
-    mixed = _mix(np.array([seed & MASK], np.uint64))
-    apart = (mixed + np.array([(sample + 1) * GOLDEN & MASK], np.uint64)).astype(np.uint64)
-    return int(_mix(apart)[0])
+    apart = int(_mix(np.array([seed & MASK], np.uint64))[0]) + (sample + 1) * GOLDEN
+    return int(_mix(np.array([apart & MASK], np.uint64))[0])
 
 
-def uniforms(streams: NDArray[np.uint64], steps: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1), float64 [n], for streams and token counts [n]."""
-    bits: NDArray[np.uint64] = _mix(streams + (steps + np.uint64(1)) * STEP) >> S11
-    return bits.astype(np.float64) * 2.0**-53
+def keys(streams: Words, steps: Words, attempt: int = 0) -> Words:
+    """Random bits for streams [n] at token counts [n]; `attempt` counts draws that had to be repeated in a step."""
+    if attempt:
+        streams = _mix(streams ^ np.uint64(attempt * GOLDEN & MASK))
+    return _mix(streams + (steps + np.uint64(1)) * STEP)
 
 
-def again(streams: NDArray[np.uint64], attempt: int) -> NDArray[np.uint64]:
-    """Further streams [n] of the same samples, for draws that have to be repeated within a step."""
-    return _mix(streams ^ np.uint64((attempt + 1) * GOLDEN & MASK))
+def uniforms(words: Words) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1) from random bits."""
+    return (words >> S11).astype(np.float64) * 2.0**-53
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix(x: Words) -> Words:
     x = (x ^ (x >> S30)) * FIRST
     x = (x ^ (x >> S27)) * SECOND
-    mixed: NDArray[np.uint64] = x ^ (x >> S31)
+    mixed: Words = x ^ (x >> S31)
     return mixed

@@ -92,11 +92,12 @@ class Row:
         self.logprobs: list[float] = []
         self.top: list[tuple[Tensor, Tensor]] = []  #: ids and log-probabilities, each [k]
         self.choice = Choice(
-            params.temperature,
-            params.top_k,
-            params.top_p,
-            stream(params.seed, sample),
-            job.request.topk_sample_logprobs,
+            temperature=params.temperature,
+            top_k=params.top_k,
+            top_p=params.top_p,
+            stream=stream(params.seed, sample),
+            seeded=params.seed is not None,
+            top_logprobs=job.request.topk_sample_logprobs,
         )
 
     @property
@@ -116,6 +117,14 @@ class Row:
 
     def end(self, reason: StopReason) -> None:
         self.job.ended(self.sample, _sequence(self.job.request, self.tokens, self.logprobs, self.top, reason))
+
+
+def take_top(rows: Many[Row], ids: Tensor, values: Tensor) -> None:
+    """Give each row that asked its likeliest tokens and their log-probabilities, from [n, k]."""
+    for index, row in enumerate(rows):
+        width = row.choice.top_logprobs
+        if width:
+            row.top.append((ids[index, :width], values[index, :width]))
 
 
 def _nothing(request: SampleRequest) -> Sequence:

@@ -104,14 +104,14 @@ class TrainEngine:
             pack.run(rows)
         if not train:
             return [_result(pack, number) for number in range(len(batches))]
-        finite = pack.finite()
-        for (_, run), good, grad in zip(members, finite, pack.gradients(), strict=True):
-            if good:
-                run.add_grad(grad, give=len(batches) == 1)
-        return [
-            _result(pack, number) if good else GradientNotFinite("forward_backward")
-            for number, good in enumerate(finite)
-        ]
+        return [self._settle(pack, number, run) for number, (_, run) in enumerate(members)]
+
+    def _settle(self, pack: Pack, number: int, run: RunState) -> BatchResult | CallerError:
+        gradient = pack.gradient(number)
+        if gradient is None:
+            return GradientNotFinite("forward_backward")
+        run.add_grad(gradient)
+        return _result(pack, number)
 
 
 def _result(pack: Pack, number: int) -> BatchResult:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from workers.model.base import BaseModel
+from workers.model.spans import LoraLayer
 
 #: Logits of one chunk: small enough to stay near the processor's cache, large enough for efficient products.
 CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
@@ -23,15 +24,11 @@ Gradient = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class HeadAdapter:
-    """LoRA on the head for the tokens `start` to `stop`: one adapter each. `a` [rank, width] and `b` [vocab, rank]."""
+    """LoRA on the head for the tokens `start` to `stop`."""
 
     start: int
     stop: int
-    a: Tensor
-    b: Tensor
-    scale: float
-    a_grad: Tensor | None = None  #: float32, added to
-    b_grad: Tensor | None = None
+    layer: LoraLayer
 
 
 @torch.no_grad()
@@ -74,8 +71,7 @@ class _Chunk:
         self.targets = targets
         logits = F.linear(self.hidden, self.head.weight, self.head.bias)
         for adapter, rows in self.adapters:
-            self.inner.append(self.hidden[rows] @ adapter.a.T)
-            logits[rows].addmm_(self.inner[-1], adapter.b.T, alpha=adapter.scale)
+            self.inner.append(adapter.layer.add_delta(self.hidden[rows], logits[rows]))
         self.logits = logits.float()
         if self.softcap is not None:
             self.logits.div_(self.softcap).tanh_().mul_(self.softcap)
@@ -92,15 +88,8 @@ class _Chunk:
         logits = logits.to(self.hidden.dtype)
         back = logits @ self.head.weight
         for (adapter, rows), inner in zip(self.adapters, self.inner, strict=True):
-            self._adapter_backward(adapter, rows, inner, logits[rows], back)
+            adapter.layer.add_gradients(self.hidden[rows], inner, logits[rows], back[rows])
         return back
-
-    def _adapter_backward(self, adapter: HeadAdapter, rows: slice, inner: Tensor, logits: Tensor, back: Tensor) -> None:
-        assert adapter.a_grad is not None and adapter.b_grad is not None, "a training pass needs room for gradients"
-        bottle = (logits @ adapter.b).mul_(adapter.scale)
-        back[rows].addmm_(bottle, adapter.a)
-        adapter.a_grad.add_(bottle.T @ self.hidden[rows])
-        adapter.b_grad.add_(logits.T @ inner, alpha=adapter.scale)
 
 
 def _whole(parts: list[Tensor]) -> Tensor:

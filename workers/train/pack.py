@@ -1,12 +1,13 @@
 """A pack: the batches of several runs in common passes over the base model. Knows batches by number and their adapters.
 
-Every batch has its own entry in a stack, even when two belong to one run. So what one batch does to its gradient, be it
-NaN, never touches another's.
+Every batch has its own adapter view and gradient, even when two belong to one run. So what one batch does to its
+gradient, be it NaN, never touches another's.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, groupby
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -15,8 +16,7 @@ from openrl.domain import tensor
 from openrl.domain.datum import Datum
 from openrl.domain.losses import TARGETS
 from workers.model.base import BaseModel
-from workers.model.layout import LoraShape
-from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.model.spans import LoraLayer, Span, SpanMix, TrainingAdapter
 from workers.train.arrays import floats, joined
 from workers.train.batch import Batch
 from workers.train.logprobs import HeadAdapter, target_logprobs
@@ -34,10 +34,11 @@ class Pack:
         self._base, self._train, self._recompute_tokens = base, train, recompute_tokens
         self._batches = [batch for batch, _ in members]
         self._settings = [batch.settings for batch in self._batches]
+        self._adapters = [TrainingAdapter(run.shape, run.weights, train=train) for _, run in members]
+        shapes = list(dict.fromkeys(run.shape for _, run in members))
+        self._order = [(shapes.index(run.shape), batch.settings) for batch, run in members]
         self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in self._batches]
         self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
-        self._place: list[tuple[int, int]] = []  #: by batch: number of its stack, entry in it
-        self._stacks = self._stacked([run for _, run in members])
 
     def rows(self) -> list[Row]:
         return [
@@ -49,9 +50,7 @@ class Pack:
     def run(self, rows: Sequence[Row]) -> None:
         """One pass over `rows`: log-probabilities and sums are kept, gradients added to the stacks."""
         # Rows of one adapter, and tokens of one loss, stand together: they are computed as blocks.
-        rows = sorted(
-            rows, key=lambda row: (self._place[row.batch][0], self._settings[row.batch], row.batch, row.place)
-        )
+        rows = sorted(rows, key=lambda row: (*self._order[row.batch], row.batch, row.place))
         data = [self._batches[row.batch].data[row.place] for row in rows]
         objective = Objective(
             [(row.batch, datum, self._settings[row.batch]) for row, datum in zip(rows, data, strict=True)],
@@ -63,28 +62,23 @@ class Pack:
                 self.sums[number][name] += value
         self._keep(rows, data, lp)
 
-    def gradients(self) -> list[Tensor]:
-        """By batch, flat [size] float32; NaN or infinite where something in the batch was."""
-        return [self._grad(stack)[entry] for stack, entry in self._entries()]
-
-    def finite(self) -> list[bool]:
-        """By batch, whether its loss and all of its gradient are."""
-        checks = [self._grad(stack).sum(1).isfinite().tolist() for stack in self._stacks]
-        return [
-            bool(checks[stack][entry]) and abs(self.sums[number]["loss"]) < float("inf")
-            for number, (stack, entry) in enumerate(self._place)
-        ]
+    def gradient(self, number: int) -> Tensor | None:
+        """Of a batch, flat [size] float32, for the caller to keep; None if anything in the batch is not finite."""
+        grad = self._adapters[number].grad
+        assert grad is not None, "gradients are asked of training packs only"
+        finite = isfinite(self.sums[number]["loss"]) and isfinite(float(grad.sum()))
+        return grad if finite else None
 
     def _compute(self, rows: Sequence[Row], data: Sequence[Datum], objective: Objective) -> Tensor:
         """Log-probabilities [M, K] of all targets of the pass; with gradients also the backward pass."""
         ids, inside = self._padded(data)
         recompute = self._train and ids.numel() > self._recompute_tokens
-        base = self._base
-        with base.mixed(self._mix(rows)), base.recomputing(recompute), torch.set_grad_enabled(self._train):
+        base, spans = self._base, self._spans(rows)
+        with base.mixed(SpanMix(spans)), base.recomputing(recompute), torch.set_grad_enabled(self._train):
             hidden = base.hidden(ids)
             real = hidden.detach().flatten(0, 1) if inside is None else hidden.detach()[inside]
             gradient = objective.gradient if self._train else None
-            lp, slope = target_logprobs(base, real, objective.targets, self._on_head(rows), gradient)
+            lp, slope = target_logprobs(base, real, objective.targets, self._on_head(rows, spans), gradient)
             if slope is not None and hidden.requires_grad:
                 torch.autograd.backward([hidden], [_spread(slope, inside, hidden)])
         return lp
@@ -103,38 +97,23 @@ class Pack:
         ids = torch.zeros(inside.shape, dtype=torch.int64).masked_scatter_(inside, flat)
         return ids.to(self._base.device), inside.to(self._base.device)
 
-    def _mix(self, rows: Sequence[Row]) -> Mix:
-        parts = []
-        for number, stack in enumerate(self._stacks):
-            mine = [at for at, row in enumerate(rows) if self._place[row.batch][0] == number]
-            if not mine:
-                continue
-            index = torch.tensor([self._place[rows[at].batch][1] for at in mine])
-            parts.append(MixPart(stack, None if len(mine) == len(rows) else torch.tensor(mine), index))
-        return Mix(tuple(parts))
-
-    def _on_head(self, rows: Sequence[Row]) -> list[HeadAdapter]:
-        """The adapters that change the head, each with the tokens of its batch."""
-        found, start = [], 0
+    def _spans(self, rows: Sequence[Row]) -> list[Span]:
+        spans, start = [], 0
         for number, group in groupby(rows, key=lambda row: row.batch):
-            stop = start + sum(row.length for row in group)
-            stack, entry = self._entry(number)
-            adapter = self._head_adapter(stack, entry, start, stop)
-            found += [] if adapter is None else [adapter]
+            stop = start + sum(1 for _ in group)
+            spans.append(Span(start, stop, self._adapters[number]))
             start = stop
-        return found
+        return spans
 
-    def _head_adapter(self, stack: AdapterStack, entry: int, start: int, stop: int) -> HeadAdapter | None:
+    def _on_head(self, rows: Sequence[Row], spans: Sequence[Span]) -> list[HeadAdapter]:
+        """The adapters that change the head, each with its tokens."""
         name = self._base.unembed.name
-        pair = stack.pair(name)
-        if pair is None:
-            return None
-        a, b = (each[entry].detach().to(self._base.dtype) for each in pair)
-        if not self._train:
-            return HeadAdapter(start, stop, a, b, stack.shape.scale)
-        at_a, at_b = stack.shape.parts(name)
-        flat = self._grad(stack)[entry]
-        return HeadAdapter(start, stop, a, b, stack.shape.scale, flat[at_a].view(a.shape), flat[at_b].view(b.shape))
+        ends = [0, *accumulate(row.length for row in rows)]
+        return [
+            HeadAdapter(ends[span.start], ends[span.stop], LoraLayer(name, [span.adapter]))
+            for span in spans
+            if span.adapter.shape.slices(name) is not None
+        ]
 
     def _keep(self, rows: Sequence[Row], data: Sequence[Datum], lp: Tensor) -> None:
         ends = list(accumulate(row.length for row in rows))
@@ -142,29 +121,6 @@ class Pack:
             shape = datum.inputs[TARGETS].shape
             choices = 1 if len(shape) == 1 else shape[1]
             self.logprobs[row.batch][row.place] = floats(lp[end - row.length : end, :choices], shape)
-
-    def _stacked(self, runs: Sequence[RunState]) -> list[AdapterStack]:
-        """One stack per adapter shape, in the order of first appearance."""
-        by_shape: dict[LoraShape, list[Tensor]] = {}
-        for run in runs:
-            entries = by_shape.setdefault(run.shape, [])
-            self._place.append((list(by_shape).index(run.shape), len(entries)))
-            entries.append(run.weights)
-        if self._train:
-            return [AdapterStack.for_training(shape, weights) for shape, weights in by_shape.items()]
-        return [AdapterStack(shape, torch.stack(weights)) for shape, weights in by_shape.items()]
-
-    def _entry(self, batch: int) -> tuple[AdapterStack, int]:
-        stack, entry = self._place[batch]
-        return self._stacks[stack], entry
-
-    def _entries(self) -> list[tuple[AdapterStack, int]]:
-        return [self._entry(number) for number in range(len(self._batches))]
-
-    @staticmethod
-    def _grad(stack: AdapterStack) -> Tensor:
-        assert stack.grad is not None, "gradients are asked of training packs only"
-        return stack.grad
 
 
 def _spread(slope: Tensor, inside: Tensor | None, hidden: Tensor) -> Tensor:

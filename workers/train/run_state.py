@@ -27,12 +27,9 @@ class RunState:
     def has_grad(self) -> bool:
         return self.grad is not None
 
-    def add_grad(self, grad: Tensor, *, give: bool = False) -> None:
-        """Adds a gradient. With `give` the run may keep `grad` itself, and the caller must not use it again."""
-        if self.grad is None:
-            self.grad = grad if give else grad.clone()
-        else:
-            self.grad.add_(grad)
+    def add_grad(self, grad: Tensor) -> None:
+        """Adds a gradient, or keeps `grad` itself if it is the first: the caller gives it away."""
+        self.grad = grad if self.grad is None else self.grad.add_(grad)
 
     def to(self, device: torch.device) -> "RunState":
         grad = None if self.grad is None else self.grad.to(device)
