@@ -14,7 +14,7 @@ from openrl.catalog.repository import Catalog
 
 from openrl.depot.port import Depot
 from openrl.domain.checkpoint import Checkpoint, CheckpointPath
-from openrl.domain.errors import CheckpointMissing, RunLost
+from openrl.domain.errors import CheckpointMissing, LeaseLost, RunLost
 from openrl.domain.ids import DepotKey, OpId, RunId
 from openrl.domain.op import (
     CreateRun,
@@ -63,6 +63,8 @@ class TrainWork:
     def __call__(self, op: TrainOp) -> Result:
         with self._turns[op.run]:  # a lapsed claim can bring a turn twice, even at the same time
             applied = self._applied.get(op.run)
+            if applied is not None and applied.turn > op.turn:  # a thread that slept through its turn
+                raise LeaseLost(op.id)
             if applied is not None and applied.turn == op.turn:
                 return applied.result
             result = self._do(op)
