@@ -1,9 +1,9 @@
 """What does the control plane cost? An empty op (a sample of nothing), HTTP to HTTP, through the whole stack.
 
-A server on the tiny model is started (or `--base-url` names one), warmed up, and asked for `num_samples: 0`: the request
-is checked, written to the ledger, rung, claimed by the device worker, settled at once and read back. Then the hops are
-measured one by one: an HTTP request that does nothing, the submission alone, the ledger's three scripts on a broker of
-this script's own, and a Celery bell from ring to body.
+A server on the tiny model is started (or `--base-url` names one), warmed up, and asked for `num_samples: 0`: the
+request is checked, written to the ledger, rung, claimed by the device worker, settled at once and read back. The hops
+are measured one by one too: an HTTP request that does nothing, the submission alone, the ledger's three scripts on a
+broker of this script's own, and a Celery bell from ring to body.
 """
 
 import argparse

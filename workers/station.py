@@ -10,17 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import redis
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.retry import Retry
 
 from openrl.config import Settings
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.ids import WorkerId
+from openrl.ledger.connect import connect
 from openrl.ledger.port import Ledger, Limits, Ring
 from openrl.ledger.redis import RedisLedger
 from workers.keeper import Keeper
@@ -28,6 +25,10 @@ from workers.ticker import Ticker
 from workers.work import Work
 
 log = logging.getLogger(__name__)
+
+#: Rides out a broker's restart of some seconds.
+RETRIES: Final = 12
+PAUSE_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -73,32 +74,16 @@ def opened(settings: Settings, ring: Ring) -> Iterator[Station]:
     worker = WorkerId(os.environ.get("OPENRL_WORKER_ID") or f"{socket.gethostname()}-{os.getpid()}")
     with ExitStack() as closing:
         with step("ledger and depot"):
-            client = connect(settings.redis_url)
+            client = connect(settings.redis_url, retries=RETRIES, longest_pause_seconds=PAUSE_SECONDS)
             closing.callback(client.close)
             depot = FsspecDepot(settings.depot_at)
-            ledger = RedisLedger(client, depot, ring, holder=worker, limits=limits(settings))
+            limits = Limits(**settings.ledger.model_dump())
+            ledger = RedisLedger(client, depot, ring, holder=worker, limits=limits)
         keeper = Keeper(ledger)
         ticker = Ticker("renew claims", settings.ledger.hold_seconds / 4, keeper.renew).start()
         closing.callback(ticker.stop)
         _current = Station(worker=worker, redis=client, ledger=ledger, depot=depot, keeper=keeper)
         yield _current
-
-
-def connect(redis_url: str) -> redis.Redis:
-    """A client that rides out a broker restart of some seconds; scripts of the ledger may be repeated safely."""
-    retry = Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=12)
-    return redis.Redis.from_url(
-        redis_url,
-        retry=retry,
-        retry_on_error=[RedisConnectionError, RedisTimeoutError],
-        socket_timeout=10,
-        socket_connect_timeout=5,
-        health_check_interval=15,
-    )
-
-
-def limits(settings: Settings) -> Limits:
-    return Limits(**settings.ledger.model_dump())
 
 
 @contextmanager

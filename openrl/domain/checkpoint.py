@@ -19,11 +19,11 @@ class CheckpointKind(StrEnum):
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
-def check_name(name: str) -> str:
-    """The name, if it may name a checkpoint. Raises FieldInvalid otherwise."""
+def check_name(name: str, field: str = "path") -> str:
+    """The name, if it may name a checkpoint. Raises FieldInvalid of `field` otherwise."""
     if not NAME.fullmatch(name):
         raise FieldInvalid(
-            "path", f"{name!r} cannot name a checkpoint: use 1 to 128 of A-Z a-z 0-9 . _ - and do not begin with . or -"
+            field, f"{name!r} cannot name a checkpoint: use 1 to 128 of A-Z a-z 0-9 . _ - and do not begin with . or -"
         )
     return name
 
@@ -38,14 +38,15 @@ class CheckpointPath:
         return f"tinker://{self.run}/{self.kind}/{self.name}"
 
     @classmethod
-    def parse(cls, path: str) -> "CheckpointPath":
-        """Raises FieldInvalid for anything but `tinker://RUN/KIND/NAME` with a kind and a name of ours."""
+    def parse(cls, path: str, field: str = "path") -> "CheckpointPath":
+        """Raises FieldInvalid, of the request's `field`, for anything but `tinker://RUN/KIND/NAME` with a kind and a
+        name of ours."""
         scheme, _, rest = path.partition("://")
         parts = rest.split("/")
         if scheme != "tinker" or len(parts) != 3 or parts[1] not in set(CheckpointKind):
             kinds = " or ".join(CheckpointKind)
-            raise FieldInvalid("path", f"{path!r} is not of the form tinker://RUN/KIND/NAME with KIND {kinds}")
-        check_name(parts[2])
+            raise FieldInvalid(field, f"{path!r} is not of the form tinker://RUN/KIND/NAME with KIND {kinds}")
+        check_name(parts[2], field)
         return cls(run=RunId(parts[0]), kind=CheckpointKind(parts[1]), name=parts[2])
 
 

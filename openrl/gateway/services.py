@@ -10,12 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar
 
-import redis
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.retry import Retry
-
 from openrl.catalog.repository import Catalog
 from openrl.config import Settings
 from openrl.depot.filesystem import FsspecDepot
@@ -26,6 +20,7 @@ from openrl.domain.model import ModelCard
 from openrl.domain.policy import Sampler
 from openrl.domain.run import Run
 from openrl.gateway.memo import Memo
+from openrl.ledger.connect import connect
 from openrl.ledger.notices import RedisNotices
 from openrl.ledger.port import Ledger, Limits, Notices
 from openrl.ledger.redis import RedisLedger
@@ -39,6 +34,9 @@ KEY_SECONDS: Final = 30.0  #: a revoked key may still be accepted for so long
 ROSTER_SECONDS: Final = 1.5  #: a model may be served for so long before it is known here
 TOUCH_SECONDS: Final = 30.0  #: a run's time of last request is written at most so often
 FIXED_SECONDS: Final = 3600.0  #: of runs and samplers only what never changes is used
+#: Rides out a blink of the broker; a longer outage is told to the client, which comes again.
+RETRIES: Final = 5
+PAUSE_SECONDS: Final = 0.5
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -122,7 +120,7 @@ def open_services(settings: Settings) -> Iterator[Services]:
         closing.callback(catalog.close)
         catalog.migrate()
         depot = FsspecDepot(settings.depot_at)
-        client = connect(settings.redis_url)
+        client = connect(settings.redis_url, retries=RETRIES, longest_pause_seconds=PAUSE_SECONDS)
         closing.callback(client.close)
         app = make_app(settings.redis_url)
         closing.callback(app.close)
@@ -140,15 +138,3 @@ def open_services(settings: Settings) -> Iterator[Services]:
         )
         closing.callback(services.pool.shutdown)
         yield services
-
-
-def connect(redis_url: str) -> redis.Redis:
-    """A client that rides out a blink of the broker; a longer outage is told to the client, which comes again."""
-    return redis.Redis.from_url(
-        redis_url,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=5),
-        retry_on_error=[RedisConnectionError, RedisTimeoutError],
-        socket_timeout=10,
-        socket_connect_timeout=5,
-        health_check_interval=15,
-    )

@@ -74,9 +74,10 @@ def to_save_policy(request: SavePolicyRequest, target: DepotKey, sampler: Sample
         raise FieldInvalid("kind", "'inflight' is not supported: samplers here keep their weights; use 'snapshot'")
     if (request.path is None) == (request.sampling_session_seq_id is None):
         raise FieldInvalid("path", "send either path or sampling_session_seq_id")
+    name = request.path
     return SavePolicy(
         target=target,
-        path=_named(request.model_id, CheckpointKind.SAMPLER_WEIGHTS, request.path) if request.path is not None else None,
+        path=None if name is None else _named(request.model_id, CheckpointKind.SAMPLER_WEIGHTS, name),
         sampler=sampler,
         ttl_seconds=request.ttl_seconds,
         user_metadata=request.user_metadata or {},

@@ -1,4 +1,6 @@
 import pickle
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -18,6 +20,13 @@ def gateway(tmp_path_factory):
 def client(gateway):
     with openrl.Client(gateway.url, gateway.key) as client:
         yield client
+
+
+def test_the_client_needs_nothing_of_the_servers():
+    servers = ("celery", "fastapi", "msgspec", "numpy", "pydantic", "redis", "sqlalchemy", "queues", "workers")
+    block = f"import sys; sys.modules.update(dict.fromkeys({servers})); "
+    code = block + "import openrl; openrl.Client; assert 'openrl.config' not in sys.modules"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
 
 
 def test_texts_are_scored(gateway, client):

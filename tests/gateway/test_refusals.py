@@ -70,7 +70,7 @@ def test_an_unknown_model_is_refused_with_the_known_ones(http):
     ("fields", "detail"),
     [
         ({}, "base_model: is missing; send base_model, model_path, or both"),
-        ({"model_path": "step-1"}, "path: 'step-1' is not of the form tinker://RUN/KIND/NAME"),
+        ({"model_path": "step-1"}, "model_path: 'step-1' is not of the form tinker://RUN/KIND/NAME"),
         ({"model_path": "tinker://nobody/weights/x"}, "path: no checkpoint 'tinker://nobody/weights/x'"),
     ],
 )
@@ -129,7 +129,9 @@ def test_a_number_in_use_is_not_silently_another_sampler(http):
     http.result(http.done("save_weights_for_sampler", **save, seq_id=1)["request_id"])
     refused = [
         http.call("save_weights_for_sampler", **save, seq_id=2),
-        http.call("create_sampling_session", session_id=session, sampling_session_seq_id=3, model_path=_saved(http, run)),
+        http.call(
+            "create_sampling_session", session_id=session, sampling_session_seq_id=3, model_path=_saved(http, run)
+        ),
     ]
     for each in refused:
         assert (each.status_code, each.json()["detail"][:25]) == (422, "sampling_session_seq_id: ")

@@ -22,7 +22,7 @@ from openrl.domain.op import Bell
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.gateway.app import create_app
 from openrl.gateway.doubles import serving
-from openrl.gateway.services import connect
+from openrl.ledger.connect import connect
 from openrl.ledger.port import Limits
 from openrl.ledger.redis import RedisLedger
 from openrl.ledger.roster import RedisRoster
@@ -56,7 +56,7 @@ class Listener:
     """Answers the bells on the toy model's train queue, as a Celery worker would."""
 
     def __init__(self, broker, app):
-        self.client = connect(broker.url)
+        self.client = connect(broker.url, retries=12, longest_pause_seconds=1.0)
         self.worker, self.stopped = ToyWorker(), Event()
         services = app.state.services
         ledger = RedisLedger(self.client, services.depot, self.worker.ring, holder="toy", limits=Limits())

@@ -33,7 +33,7 @@ def test_a_reward_worker_killed_at_work_costs_a_client_nothing_but_time(server: 
     """The pattern backtracks for some seconds, long enough to kill whoever is at it."""
     client = openrl.Client(base_url=server.url, api_key=server.api_key)
     scores: list[float] = []
-    slow = dict(reward="regex", texts=["a" * 25 + "b"] * 2, params={"pattern": "^(a|a)*$"})
+    slow = {"reward": "regex", "texts": ["a" * 25 + "b"] * 2, "params": {"pattern": "^(a|a)*$"}}
     call = threading.Thread(target=lambda: scores.extend(client.score(**slow)))
     call.start()
     time.sleep(0.7)

@@ -1,4 +1,4 @@
-"""The main job in small: the real SDK trains through queues and workers, and what was learned comes out of a sampler."""
+"""The main job in small: the real SDK trains through queues and workers; a sampler gives back what was learned."""
 
 import pytest
 import tinker

@@ -79,6 +79,7 @@ def test_no_samples_at_all_may_be_asked_for():
         ({"params": {"temperature": -0.1}}, "sampling_params.temperature: must be greater than or equal to 0"),
         ({"params": {"temperature": float("nan")}}, "sampling_params.temperature: must be a finite number"),
         ({"params": {"temperature": float("inf")}}, "sampling_params.temperature: must be a finite number"),
+        ({"params": {"temperature": 1e-40}}, "sampling_params.temperature: is 1e-40; send 0 for the likeliest token"),
         ({"params": {"top_p": 0}}, "sampling_params.top_p: must be greater than 0"),
         ({"params": {"top_p": 1.01}}, "sampling_params.top_p: must be less than or equal to 1"),
         ({"params": {"top_k": 0}}, "sampling_params.top_k: is 0; it must be -1 (keep all) or at least 1"),

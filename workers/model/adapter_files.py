@@ -20,7 +20,8 @@ _KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<matrix>[AB])\.we
 #: Settings under which an adapter would compute something else than B·A·x; they must be absent, false, none or empty.
 _REFUSED = (
     "use_dora", "modules_to_save", "fan_in_fan_out", "lora_bias", "layer_replication", "trainable_token_indices",
-    "alora_invocation_tokens", "use_bdlora", "arrow_config", "target_parameters",
+    "alora_invocation_tokens", "use_bdlora", "use_qalora", "arrow_config", "kasa_config", "monteclora_config",
+    "target_parameters",
 )  # fmt: skip
 
 

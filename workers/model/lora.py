@@ -1,6 +1,7 @@
 """Many LoRA adapters in one pass: stacks of adapters, which batch row uses which, and the linear layer that obeys.
 
-It knows tensors only: not whose adapter a row uses, nor whether a pass trains or samples. One thread computes at once.
+Without gradients; training has its own mix in `spans.py`. It knows tensors only, not whose adapter a row uses. One
+thread computes at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,12 @@ from torch.nn import functional as F
 from workers.model.layout import LoraShape
 from workers.model.spans import SpanMix
 
-#: Without gradients, up to this many adapters are computed for every row and masked, which beats gathering weights.
+#: Up to this many adapters are computed for every row and masked, which beats gathering weights.
 MASKED_AT_MOST = 8
 
 
 class AdapterStack:
-    """U adapters of one shape. `data` is [U, shape.size]: float32 to train, float32 or the base's dtype to sample."""
+    """U adapters of one shape. `data` is [U, shape.size], best in the base's dtype: else it is cast once per mix."""
 
     def __init__(self, shape: LoraShape, data: Tensor) -> None:
         assert data.shape[1:] == (shape.size,), f"{tuple(data.shape)} does not hold adapters of size {shape.size}"
@@ -62,8 +63,8 @@ class MixPart:
     """Rows of a batch that use adapters of one stack.
 
     `rows` are batch row numbers, int64 [n], or None for all rows in order; `index` int64 [n] says which stack entry
-    each of them uses. Pass them on the CPU: they are read there and copied to the stack's device. Without gradients a
-    part remembers the weights it prepared, so make a new part after changing a stack's data.
+    each of them uses. Pass them on the CPU: they are read there and copied to the stack's device. A part
+    remembers the weights it prepared, so make a new part after changing a stack's data.
     """
 
     def __init__(self, stack: AdapterStack, rows: Tensor | None, index: Tensor) -> None:

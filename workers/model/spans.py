@@ -1,9 +1,9 @@
 """Adapters in training: which rows of a pass belong to which adapter, each with room for its gradient.
 
-Rows of one adapter stand together, so an adapter is applied to a slice and its weights are used where they lie. Ranks and
-targets may differ from span to span; neighbours of one form with equally many rows are computed as one batch of products.
-Gradients of A and B are written by hand straight into the adapters' flat gradients; autograd only sees the layer's input
-and output.
+Rows of one adapter stand together, so an adapter is applied to a slice and its weights are used where they lie. Ranks
+and targets may differ from span to span; neighbours of one form with equally many rows are computed as one batch of
+products. Gradients of A and B are written by hand straight into the adapters' flat gradients; autograd only sees a
+layer's input and output.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class LoraLayer:
         return inner
 
     def add_gradients(self, x: Tensor, inner: Tensor, slope: Tensor, back: Tensor | None) -> None:
-        """Backward of `add_delta`: from `slope` = d loss / d y adds to the gradients of A and B, and to d loss / d x."""
+        """Backward of `add_delta`: from `slope` = d loss / d y adds to the gradients of A and B, and to that of x."""
         a, b, x = self._ready(x)
         slope = slope.view(*x.shape[:-1], -1).to(x.dtype)
         bottle = (slope @ b).mul_(self._shape.scale)

@@ -1,5 +1,5 @@
-"""A bell for graders that take too long. Knows nothing of rewards; works in a process's main thread only, which is where
-Celery's prefork children carry out their tasks."""
+"""An alarm for graders that take too long. Knows nothing of rewards; works in a process's main thread only, which is
+where Celery's prefork children carry out their tasks."""
 
 import signal
 from collections.abc import Iterator

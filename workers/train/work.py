@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from openrl.catalog.repository import Catalog
-
 from openrl.depot.port import Depot
 from openrl.domain.checkpoint import Checkpoint, CheckpointPath
 from openrl.domain.errors import CheckpointMissing, LeaseLost, RunLost

@@ -115,7 +115,7 @@ def _info(call: Call) -> Response:
 
 
 def _weights_info(call: Call) -> Response:
-    path = CheckpointPath.parse(read_json(WeightsInfo, call.body()).tinker_path)
+    path = CheckpointPath.parse(read_json(WeightsInfo, call.body()).tinker_path, "tinker_path")
     call.services.catalog.checkpoint(call.tenant, path)
     run = call.services.run(call.tenant, path.run)
     return json_response(

@@ -64,7 +64,7 @@ def _of_base_model(call: Call, wanted: CreateSamplingSession) -> Sampler:
 
 def _of_weights(call: Call, wanted: CreateSamplingSession, model_path: str) -> Sampler:
     """From a checkpoint of the tenant's own, of either kind."""
-    path = CheckpointPath.parse(model_path)
+    path = CheckpointPath.parse(model_path, "model_path")
     checkpoint = call.services.catalog.checkpoint(call.tenant, path)
     run = call.services.run(call.tenant, path.run)
     if wanted.base_model is not None and call.services.requested_card(wanted.base_model).name != run.base_model:

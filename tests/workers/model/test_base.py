@@ -9,7 +9,7 @@ from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 from openrl.domain.run import LoraSpec
 from workers.model.base import BaseModel, load_base
 from workers.model.layout import Group, LoraShape
-from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.model.spans import Span, SpanMix, TrainingAdapter
 
 Make = Callable[[str], PreTrainedModel]
 
@@ -79,10 +79,10 @@ def test_recomputing_layers_gives_the_same_gradients(make_module: Make, family: 
     weights = torch.randn(shape.size, generator=torch.Generator().manual_seed(0)) * 0.1
     ids, grads = torch.arange(18).view(2, 9), []
     for recompute in (False, True):
-        stack = AdapterStack.for_training(shape, [weights])
-        with base.mixed(Mix((MixPart(stack, None, torch.tensor([0, 0])),))), base.recomputing(recompute):
+        adapter = TrainingAdapter(shape, weights, train=True)
+        with base.mixed(SpanMix([Span(0, 2, adapter)])), base.recomputing(recompute):
             base.hidden(ids).square().sum().backward()
-        grads.append(stack.grad)
+        grads.append(adapter.grad)
     torch.testing.assert_close(grads[0], grads[1])
     assert len(calls) == 3  # once without, twice with
     assert not any(module.training for module in base.module.modules())

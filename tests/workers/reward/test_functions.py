@@ -67,9 +67,7 @@ def test_a_pattern_that_never_ends_fails_its_op_and_not_the_worker(
 ) -> None:
     for name, seconds in limits.items():
         monkeypatch.setattr(reward_work, name, seconds)
-    action = ScoreTexts(
-        reward="regex", texts=("a", "a" * 60 + "b"), contexts=({}, {}), params={"pattern": "(a+)+$"}
-    )
+    action = ScoreTexts(reward="regex", texts=("a", "a" * 60 + "b"), contexts=({}, {}), params={"pattern": "(a+)+$"})
     with pytest.raises(FieldInvalid, match=r"^texts\[1\]: was not scored in time"):
         RewardWork()(RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action))
     assert functions.find("regex")("a", {}, {"pattern": "a"}) == 1.0

@@ -7,20 +7,23 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from openrl.domain.run import LoraSpec
 from workers.model.base import BaseModel
+from workers.model.layout import LoraShape
+from workers.model.spans import LoraLayer, TrainingAdapter
 from workers.train import logprobs
 from workers.train.logprobs import HeadAdapter, target_logprobs
 
 M, WIDTH, RANK = 13, 32, 3
 
 
-def adapters(base: BaseModel) -> list[HeadAdapter]:
+def adapters(base: BaseModel) -> list[tuple[HeadAdapter, TrainingAdapter]]:
     generator = torch.Generator().manual_seed(5)
 
-    def adapter(start: int, stop: int, rank: int) -> HeadAdapter:
-        a = torch.randn(rank, WIDTH, generator=generator) * 0.1
-        b = torch.randn(base.vocab_size, rank, generator=generator) * 0.1
-        return HeadAdapter(start, stop, a, b, 32 / rank, torch.zeros_like(a), torch.zeros_like(b))
+    def adapter(start: int, stop: int, rank: int) -> tuple[HeadAdapter, TrainingAdapter]:
+        shape = LoraShape.of(base.layout, LoraSpec(rank=rank, train_attn=False, train_mlp=False))
+        made = TrainingAdapter(shape, torch.randn(shape.size, generator=generator) * 0.1, train=True)
+        return HeadAdapter(start, stop, LoraLayer("lm_head", [made])), made
 
     return [adapter(0, 5, RANK), adapter(7, M, RANK + 1)]  # tokens 5 and 6 have none
 
@@ -41,28 +44,33 @@ def test_chunks_equal_the_full_computation(
     targets = torch.randint(0, base.vocab_size, (M, choices), generator=generator)
     slopes = torch.randn(M, choices, generator=generator)
     mine = adapters(base)
+    heads = [head for head, _ in mine]
 
-    found, back = target_logprobs(base, hidden, targets, mine, lambda lp, at: slopes[at : at + len(lp)])
+    found, back = target_logprobs(base, hidden, targets, heads, lambda lp, at: slopes[at : at + len(lp)])
 
     wanted, leaves = full(base, hidden, targets, mine)
     grads = torch.autograd.grad((wanted * slopes).sum(), leaves)
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(back, grads[0], rtol=1e-4, atol=1e-5)
-    for adapter, (a, b) in zip(mine, zip(grads[1::2], grads[2::2], strict=True), strict=True):
-        torch.testing.assert_close(adapter.a_grad, a, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(adapter.b_grad, b, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(target_logprobs(base, hidden, targets, mine)[0], wanted)
+    for (_, adapter), wanted_pair in zip(mine, zip(grads[1::2], grads[2::2], strict=True), strict=True):
+        for part, each in zip(adapter.grad_parts["lm_head"], wanted_pair, strict=True):
+            torch.testing.assert_close(part.view(each.shape), each, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(target_logprobs(base, hidden, targets, heads)[0], wanted)
 
 
-def full(base: BaseModel, hidden: Tensor, targets: Tensor, mine: list[HeadAdapter]) -> tuple[Tensor, list[Tensor]]:
+def full(
+    base: BaseModel, hidden: Tensor, targets: Tensor, mine: list[tuple[HeadAdapter, TrainingAdapter]]
+) -> tuple[Tensor, list[Tensor]]:
     leaves = [hidden.clone().requires_grad_()]
     logits = leaves[0] @ base.unembed.weight.T
-    for adapter in mine:
-        a, b = adapter.a.clone().requires_grad_(), adapter.b.clone().requires_grad_()
+    for head, adapter in mine:
+        rank = adapter.shape.rank
+        flat_a, flat_b = adapter.weight_parts["lm_head"]
+        a, b = flat_a.view(rank, -1).clone().requires_grad_(), flat_b.view(-1, rank).clone().requires_grad_()
         leaves += [a, b]
         inside = torch.zeros(M, 1)
-        inside[adapter.start : adapter.stop] = 1
-        logits = logits + inside * adapter.scale * (leaves[0] @ a.T @ b.T)
+        inside[head.start : head.stop] = 1
+        logits = logits + inside * adapter.shape.scale * (leaves[0] @ a.T @ b.T)
     if base.softcap is not None:
         logits = torch.tanh(logits / base.softcap) * base.softcap
     return logits.log_softmax(1).gather(1, targets), leaves

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from openrl.domain.run import LoraSpec
@@ -29,11 +28,9 @@ def test_a_seed_decides_the_weights_and_none_is_random_but_kept(base: BaseModel)
     assert torch.equal(again.weights, free[0].weights)
 
 
-@pytest.mark.parametrize("give", [True, False])
-def test_gradients_add_up_and_a_lent_one_is_not_written_to(base: BaseModel, give: bool) -> None:
+def test_gradients_add_up(base: BaseModel) -> None:
     run = RunState.fresh(base.layout, LoraSpec(rank=2), CPU)
-    first = torch.ones(run.shape.size)
-    run.add_grad(first, give=give)
-    run.add_grad(torch.ones(run.shape.size))
-    assert run.grad is not None and float(run.grad[0]) == 2.0
-    assert float(first[0]) == (2.0 if give else 1.0)
+    assert not run.has_grad
+    for _ in range(2):
+        run.add_grad(torch.ones(run.shape.size))
+    assert run.grad is not None and bool((run.grad == 2.0).all())
