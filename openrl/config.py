@@ -12,12 +12,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from openrl.domain.errors import SettingInvalid
 
-#: Read by the command line and the client, not part of Settings.
+#: Read by the command line, the client and the workers; not part of Settings.
 OTHER_VARIABLES = frozenset({"OPENRL_BASE_URL", "OPENRL_API_KEY", "OPENRL_WORKER_ID"})
 
 
 class Gateway(BaseModel, extra="forbid", frozen=True):
     host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 is reached from other machines too."""
     port: int = Field(8000, ge=0, le=65535)
     """0 picks a free port."""
     max_body_mb: int = Field(128, ge=1)
@@ -30,10 +31,12 @@ class Train(BaseModel, extra="forbid", frozen=True):
     pack_tokens: int = Field(16_384, ge=1)
     """Tokens, padding included, that one forward/backward may hold; more are taken in several."""
     max_lora_rank: int = Field(256, ge=1)
+    """The largest rank that clients may ask for."""
 
 
 class Sample(BaseModel, extra="forbid", frozen=True):
     lanes: int = Field(4, ge=1, le=64)
+    """Sub-queues of the sample queue, and of the reward queue too; the same for gateway and workers."""
     max_rows: int = Field(32, ge=1)
     """Sequences decoded together."""
     cache_tokens: int = Field(0, ge=0)
@@ -42,6 +45,7 @@ class Sample(BaseModel, extra="forbid", frozen=True):
 
 class Worker(BaseModel, extra="forbid", frozen=True):
     device: Literal["auto", "cpu", "mps", "cuda"] = "auto"
+    """`auto` takes CUDA, else MPS, else the CPU."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the base weights; adapters and optimizer are float32 always."""
     threads: int = Field(0, ge=0)
@@ -49,15 +53,24 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     appetite: int = Field(64, ge=1)
     """Operations a device worker holds at once; more wait in the queue."""
     reward_processes: int = Field(2, ge=1)
+    """Reward operations that one reward worker scores at once."""
 
 
 class LedgerRules(BaseModel, extra="forbid", frozen=True):
+    """The same for gateway and workers."""
+
     hold_seconds: float = Field(10.0, gt=0)
+    """A worker that has not been heard of for so long has lost its operations."""
     max_attempts: int = Field(3, ge=1)
+    """How often an operation is begun before it is given up."""
     gap_seconds: float = Field(120.0, gt=0)
+    """How long a run waits for a missing turn."""
     ring_again_seconds: float = Field(5.0, gt=0)
+    """An operation that could run and that no worker took for so long is announced again."""
     keep_seconds: float = Field(86_400.0, gt=0)
+    """How long a result can be read."""
     max_waiting_per_tenant: int = Field(20_000, ge=1)
+    """Unsettled operations of one tenant; further requests are told to come again."""
 
 
 class Settings(BaseSettings):
@@ -76,6 +89,7 @@ class Settings(BaseSettings):
     model_aliases: Annotated[tuple[str, ...], NoDecode] = ()
     """Other names, comma-separated, under which clients may ask for the base model."""
     flower_port: int = Field(5555, ge=0, le=65535)
+    """0 picks a free port."""
     gateway: Gateway = Gateway()
     train: Train = Train()
     sample: Sample = Sample()
@@ -107,7 +121,7 @@ def load(**overrides: object) -> Settings:
         if variable.startswith("OPENRL_") and variable.split("__")[0] not in known:
             raise SettingInvalid(variable, f"no such setting; known are {', '.join(sorted(known))}")
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]
+        return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks them
     except ValidationError as error:
         first = error.errors()[0]
         name = "OPENRL_" + "__".join(str(part).upper() for part in first["loc"])

@@ -19,7 +19,6 @@ from openrl.domain.op import (
     ScoreTexts,
     TrainOp,
 )
-from openrl.domain.tensor import Tensor
 
 TRAIN_TASKS = tuple(
     f"train.{action.kind}" for action in (CreateRun, LoadWeights, ForwardBackward, OptimStep, SaveWeights, SavePolicy)
@@ -71,7 +70,7 @@ def summary(op: Op) -> str:
         case SampleOp():
             action = op.action
             return (
-                f"sampler={op.sampler} number={op.number} tokens={_tokens(action.prompt)} "
+                f"sampler={op.sampler} number={op.number} tokens={action.prompt.elements} "
                 f"samples={action.num_samples} max_tokens={action.params.max_tokens}"
             )
         case RewardOp():
@@ -92,7 +91,3 @@ def _train_words(op: TrainOp) -> list[str]:
             return [f"path={op.action.path}"]
         case SavePolicy():
             return [f"path={op.action.path}" if op.action.path else f"sampler={op.action.sampler}"]
-
-
-def _tokens(prompt: Tensor) -> int:
-    return prompt.elements

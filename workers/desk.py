@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def serve(ledger: Ledger, keeper: Keeper, work: Work[Any], op_id: OpId) -> None:
-    """Answer one bell. What the work raised is raised again once written down, so that whoever watches sees it."""
+    """Answer one bell. What the op failed with is raised again once written down, so that whoever watches sees it."""
     held = ledger.claim(op_id)
     if held is None:  # settled, held elsewhere, not its turn, or worn out: a bell may ring twice
         return

@@ -1,4 +1,4 @@
-"""What a worker process stands on: ledger, depot, catalog, the engines it runs and the work it can do.
+"""What a worker process stands on: ledger, depot, the keeper of its claims, and the work it can do.
 
 Built once per process, in named and timed steps; Celery's doors find it through `station()`.
 """

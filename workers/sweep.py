@@ -1,4 +1,4 @@
-"""Rings again for whatever went quiet. Every worker process sweeps; the ledger makes sure that they do no harm."""
+"""Rings again for whatever went quiet. Every worker sweeps; the ledger makes sure that they do no harm."""
 
 import logging
 

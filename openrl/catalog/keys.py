@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from hashlib import sha256
-from secrets import token_urlsafe
 from typing import Any
 from uuid import uuid4
 
@@ -12,9 +11,7 @@ from openrl.catalog.database import Records, insert_once
 from openrl.catalog.tables import api_keys, tenants
 from openrl.domain.errors import FieldInvalid, KeyNotFound, KeyRejected
 from openrl.domain.ids import TenantId
-from openrl.domain.tenant import ApiKey
-
-KEY_START = "tml-"  #: the SDK refuses any other before it sends a request
+from openrl.domain.tenant import KEY_START, ApiKey, new_secret
 
 
 class Keys(Records):
@@ -26,7 +23,7 @@ class Keys(Records):
         A `key` chosen by the operator that exists already is answered as it stands, revoked or not. Raises FieldInvalid
         where it does not start with `tml-` or is another tenant's.
         """
-        secret = _checked(key) if key is not None else KEY_START + token_urlsafe(24)
+        secret = _checked(key) if key is not None else new_secret()
         now, digest = datetime.now(UTC), _digest(secret)
         with self._database.writing() as connection:
             values = {

@@ -17,16 +17,15 @@ _NEWEST = runs.c.created_at.desc(), runs.c.id
 
 
 class Runs(Sessions):
-    def add_run(self, run: Run) -> None:
-        """Nothing happens where the run is there already. Raises SessionNotFound."""
+    def add_run(self, run: Run) -> Run:
+        """The run as it is kept: this one, or the one that was there already. Raises SessionNotFound."""
         try:
             with self._database.writing() as connection:
                 added = insert_once(connection, runs, _values(run))
         except IntegrityError:
             self.session(run.tenant, run.session)  # raises if it is that
             raise
-        if not added:
-            self.run(run.tenant, run.id)
+        return run if added else self.run(run.tenant, run.id)
 
     def run(self, tenant: TenantId, run: RunId) -> Run:
         """Raises RunNotFound."""

@@ -15,16 +15,15 @@ from openrl.domain.policy import Sampler
 
 
 class Samplers(Sessions):
-    def add_sampler(self, sampler: Sampler) -> None:
-        """Nothing happens where it is there already. Raises SessionNotFound."""
+    def add_sampler(self, sampler: Sampler) -> Sampler:
+        """The sampler as it is kept: this one, or the one that was there already. Raises SessionNotFound."""
         try:
             with self._database.writing() as connection:
                 added = insert_once(connection, samplers, _values(sampler))
         except IntegrityError:
             self.session(sampler.tenant, sampler.session)  # raises if it is that
             raise
-        if not added:
-            self.sampler(sampler.tenant, sampler.id)
+        return sampler if added else self.sampler(sampler.tenant, sampler.id)
 
     def sampler(self, tenant: TenantId, sampler: SamplerId) -> Sampler:
         """Raises SamplerNotFound."""

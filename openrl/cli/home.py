@@ -3,15 +3,13 @@
 import fcntl
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from openrl.domain.errors import AlreadyServing, NotServing, SettingInvalid
-
-KEY_PREFIX = "tml-"
+from openrl.domain.tenant import KEY_START, new_secret
 
 
 @contextmanager
@@ -19,7 +17,7 @@ def locked(home: Path) -> Iterator[None]:
     """Hold the data directory, which is made if absent. Raises AlreadyServing, or SettingInvalid where it cannot be."""
     path = home / "serve.lock"
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = path.open("a+")
     except OSError as error:
         problem = f"{home} cannot be written ({error.strerror}); give --data-dir another folder"
@@ -65,20 +63,16 @@ def local_secret(home: Path, given: str | None) -> str:
     Raises SettingInvalid for a key that the Tinker SDK would refuse.
     """
     path = home / "local_key"
-    if given is not None and not given.startswith(KEY_PREFIX):
-        raise SettingInvalid("OPENRL_API_KEY", f"an API key must start with {KEY_PREFIX}, as the Tinker SDK insists")
+    if given is not None and not given.startswith(KEY_START):
+        raise SettingInvalid("OPENRL_API_KEY", f"an API key must start with {KEY_START}, as the Tinker SDK insists")
     if given is None and path.is_file():
         return path.read_text().strip()
-    return _keep(path, given or _new_secret())
+    return _keep(path, given or new_secret())
 
 
 def new_local_secret(home: Path) -> str:
     """A new key in place of the one of an earlier start."""
-    return _keep(home / "local_key", _new_secret())
-
-
-def _new_secret() -> str:
-    return KEY_PREFIX + secrets.token_urlsafe(24)
+    return _keep(home / "local_key", new_secret())
 
 
 def _keep(path: Path, secret: str) -> str:

@@ -31,7 +31,7 @@ def local_key(settings: Settings, given: str | None) -> str:
 
 def opened(settings: Settings) -> Catalog:
     """The catalog of these settings, its tables up to date."""
-    settings.home.mkdir(parents=True, exist_ok=True)
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     catalog = Catalog(settings.catalog_at)
     catalog.migrate()
     return catalog

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from openrl.cli.child import kill_group
 from openrl.cli.orphans import Watcher
@@ -34,10 +35,8 @@ class Program:
         """End it with everything it started."""
         if self._process.poll() is None:
             self._process.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass
         kill_group(self._process.pid)
         self._process.wait()
         watcher.forget(self._process.pid)

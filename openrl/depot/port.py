@@ -18,8 +18,8 @@ class Depot(Protocol):
         ...
 
     def put_folder(self, key: str, files: Mapping[str, bytes]) -> int:
-        """Write files below `key`, then a marker that makes them visible at once; returns bytes written. A folder is
-        immutable once its marker is there; writing it again does nothing."""
+        """Write files below `key`, then a marker that makes them visible at once; returns the bytes of the folder that
+        stands there afterwards. It is immutable once its marker is there; writing it again does nothing."""
         ...
 
     def get_folder(self, key: str) -> dict[str, bytes]:

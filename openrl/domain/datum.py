@@ -21,7 +21,7 @@ class Datum:
     """One sequence of N input tokens. Position i of every loss input belongs to token i: targets are pre-shifted."""
 
     tokens: Tensor  #: int32 [N]
-    inputs: dict[str, Tensor] = field(default_factory=dict)  #: by loss input name; [N], or [N, K] for cross_entropy
+    inputs: dict[str, Tensor] = field(default_factory=dict)  #: by loss input name; shapes: `losses.RULES`
 
     @property
     def length(self) -> int:

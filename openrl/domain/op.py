@@ -1,11 +1,10 @@
 """Operations: the units of work that the ledger records and workers carry out.
 
-An operation has a shape (who it belongs to, what it waits for) and an action (what to compute). Only training has
-turns.
+An operation has a shape (who it belongs to, and its place in their order) and an action (what to compute). Only
+training has turns.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
@@ -173,12 +172,3 @@ class Bell:
     queue: str
     task: str
     summary: str  #: for people, e.g. `run=3f9a:train:0 turn=4 tokens=812`
-
-    def at(self, worker: WorkerId) -> "Bell":
-        """The same bell, to be heard by one worker only."""
-        return replace(self, queue=queue_of(worker))
-
-
-def runnable(waiting_or_held: Iterable[tuple[TrainOp, Status]], next_turn: dict[RunId, int]) -> list[TrainOp]:
-    """The op of each run whose turn has come, unless a worker already holds it."""
-    return [op for op, status in waiting_or_held if status is Status.WAITING and op.turn == next_turn.get(op.run, 0)]

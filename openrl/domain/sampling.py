@@ -25,7 +25,8 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopLogprobs:
-    """The k likeliest tokens at each of `length` positions; a row that was not computed starts with the filler."""
+    """The k likeliest tokens at each of `length` positions. One that was not computed holds the SDK's filler: token 0 at
+    -99999."""
 
     token_ids: Tensor  #: int32 [length, k]
     logprobs: Tensor  #: float32 [length, k]

@@ -9,7 +9,8 @@ from starlette.requests import Request
 
 from openrl.domain.errors import BodyInvalid, BodyTooLarge
 
-PIECE_BYTES: Final = 1 << 20
+#: Compressed bytes decoded at a time: at zstd's best they become some megabytes, which is what may lie above the limit.
+FED_BYTES: Final = 256
 #: Largest window of a zstd frame, which is memory the decoder takes; level 22 needs this much.
 WINDOW_BYTES: Final = 1 << 27
 
@@ -45,21 +46,25 @@ def decoded_start(body: bytes, encoding: str, size: int) -> bytes:
 
 
 def decoded(body: bytes, encoding: str, limit: int) -> bytes:
-    """The body without its content encoding. Raises BodyInvalid, BodyTooLarge; never holds more than `limit`."""
+    """The body without its content encoding. Raises BodyInvalid, BodyTooLarge; never holds much more than `limit`."""
     if encoding in ("", "identity"):
         return body
     if encoding != "zstd":
         raise BodyInvalid(f"content-encoding {encoding!r} is not accepted; send zstd or none")
+    frame = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES).decompressobj()
     pieces, size = [], 0
     try:
-        with _unzstd(body) as reader:
-            while piece := reader.read(PIECE_BYTES):
-                size += len(piece)
-                if size > limit:
-                    raise BodyTooLarge(limit)
-                pieces.append(piece)
+        for start in range(0, len(body), FED_BYTES):
+            if frame.eof:
+                break
+            pieces.append(frame.decompress(body[start : start + FED_BYTES]))
+            size += len(pieces[-1])
+            if size > limit:
+                raise BodyTooLarge(limit)
     except zstandard.ZstdError as error:
         raise BodyInvalid(f"not a zstd frame: {error}") from None
+    if not frame.eof:
+        raise BodyInvalid("the zstd frame ends early; send it again in full")
     return b"".join(pieces)
 
 

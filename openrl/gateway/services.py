@@ -36,7 +36,7 @@ from queues.bell import ringer
 #: Requests that may block at the same time, on the database, the broker or the depot.
 THREADS: Final = 64
 KEY_SECONDS: Final = 30.0  #: a revoked key may still be accepted for so long
-CARD_SECONDS: Final = 1.5
+ROSTER_SECONDS: Final = 1.5  #: a model may be served for so long before it is known here
 TOUCH_SECONDS: Final = 30.0  #: a run's time of last request is written at most so often
 FIXED_SECONDS: Final = 3600.0  #: of runs and samplers only what never changes is used
 
@@ -55,7 +55,7 @@ class Services:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="request"))
     client_config: Mapping[str, Any] = field(default_factory=dict)  #: added to what SDK clients are told to do
     keys: Memo[str, TenantId] = field(default_factory=lambda: Memo(KEY_SECONDS))
-    _cards: Memo[str, list[ModelCard]] = field(default_factory=lambda: Memo(CARD_SECONDS))
+    _cards: Memo[str, list[ModelCard]] = field(default_factory=lambda: Memo(ROSTER_SECONDS))
     _runs: Memo[tuple[TenantId, RunId], Run] = field(default_factory=lambda: Memo(FIXED_SECONDS))
     _samplers: Memo[tuple[TenantId, SamplerId], Sampler] = field(default_factory=lambda: Memo(FIXED_SECONDS))
     _touched: Memo[RunId, bool] = field(default_factory=lambda: Memo(TOUCH_SECONDS))

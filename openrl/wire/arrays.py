@@ -73,11 +73,11 @@ def dense_of_csr(values: Array, rows: Array, columns: Array, shape: tuple[int, .
     height, width = shape
     steps = np.diff(rows)
     if rows.size != height + 1 or rows[0] != 0 or (steps < 0).any() or rows[-1] != values.size:
-        raise FieldInvalid(f"{where}.crow_indices", f"must rise from 0 to {values.size} in {height} steps")
+        raise FieldInvalid(f"{where}.sparse_crow_indices", f"must rise from 0 to {values.size} in {height} steps")
     if columns.size != values.size:
-        raise FieldInvalid(f"{where}.col_indices", f"has {columns.size} entries for {values.size} values")
+        raise FieldInvalid(f"{where}.sparse_col_indices", f"has {columns.size} entries for {values.size} values")
     if columns.size and (columns.min() < 0 or columns.max() >= width):
-        raise FieldInvalid(f"{where}.col_indices", f"must lie in 0..{width - 1}")
+        raise FieldInvalid(f"{where}.sparse_col_indices", f"must lie in 0..{width - 1}")
     dense = np.full(shape, pad, dtype=values.dtype)
     dense[np.repeat(np.arange(height), steps), columns] = values
     return dense
@@ -105,10 +105,10 @@ def _from_csr(message: pb.Tensor, shape: tuple[int, ...], where: str, room: Room
     check_matrix(shape, where)
     values = _widened(_items(message.sparse_csr.values, _AS_SENT[message.dtype], where), message.dtype)
     room.take(prod(shape) * values.itemsize, where)
-    rows = _items(message.sparse_csr.crow_indices, np.dtype("<i8"), f"{where}.crow_indices")
-    columns = _items(message.sparse_csr.col_indices, np.dtype("<i8"), f"{where}.col_indices")
+    rows = _items(message.sparse_csr.crow_indices, np.dtype("<i8"), f"{where}.sparse_crow_indices")
+    columns = _items(message.sparse_csr.col_indices, np.dtype("<i8"), f"{where}.sparse_col_indices")
     if rows.size == 0:
-        raise FieldInvalid(f"{where}.crow_indices", "is empty; it has one entry more than there are rows")
+        raise FieldInvalid(f"{where}.sparse_crow_indices", "is empty; it has one entry more than there are rows")
     return dense_of_csr(values, rows, columns, shape, 0, where)
 
 

@@ -1,6 +1,7 @@
 """What all JSON requests share: strict reading, and errors that name the field. Knows no endpoint."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -10,6 +11,8 @@ from openrl.domain.errors import BodyInvalid, CallerError, FieldInvalid
 
 #: Problems told at once; the rest would not fit a log line.
 TOLD = 3
+#: How pydantic begins: `Input should be …`, `String should have …`.
+SHOULD = re.compile(r"^[A-Z][a-z]+ should")
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 #: Characters of all keys and values of one `user_metadata`.
@@ -47,14 +50,19 @@ def named_turn(body: bytes) -> NamedTurn | None:
     """The turn that a refused JSON request meant to take, if it says so much."""
     try:
         fields = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or nested deeper than anybody means
         return None
     if not isinstance(fields, dict):
         return None
     model, number = fields.get("model_id"), fields.get("seq_id")
-    if isinstance(model, str) and type(number) is int and 1 <= number <= INT32:
+    if isinstance(model, str) and _is_text(model) and type(number) is int and 1 <= number <= INT32:
         return NamedTurn(model, number)
     return None
+
+
+def _is_text(value: str) -> bool:
+    """Half a surrogate pair can be spelled in JSON; no database takes it."""
+    return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def fault_of(errors: list[Any], root: str = "body") -> CallerError:
@@ -80,7 +88,7 @@ def problem_of(error: Mapping[str, Any]) -> str:
             return "is not a field of this request"
         case _:
             text: str = error["msg"]
-            return text.removeprefix("Value error, ").replace("Input should", "must", 1)
+            return SHOULD.sub("must", text.removeprefix("Value error, "))
 
 
 def as_text(value: object) -> object:

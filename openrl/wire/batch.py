@@ -36,7 +36,7 @@ def turn_in(start: bytes) -> NamedTurn | None:
     reader = io.BytesIO(start)
     if reader.read(1) != b"\x0a":  # field 1, a string
         return None
-    name = reader.read(_varint(reader))
+    name = reader.read(min(_varint(reader), len(start)))
     if reader.read(1) != b"\x10":  # field 2, a varint
         return None
     number = _varint(reader)

@@ -18,6 +18,8 @@ from openrl.wire.batch import outside
 #: Samples of one prompt in one request, and candidates per position.
 MOST_SAMPLES = 1024
 MOST_CANDIDATES = 1024
+#: Logits divided by less would not be finite any more.
+LEAST_TEMPERATURE = 1e-30
 #: Stop sequences of one request, and characters of one.
 MOST_STOPS = 128
 STOP_CHARS = 1024
@@ -136,6 +138,10 @@ def to_prompt(prompt: Prompt, card: ModelCard) -> Array:
 def to_params(options: SamplingOptions, prompt_tokens: int, card: ModelCard) -> SamplingParams:
     if options.top_k == 0:
         raise FieldInvalid("sampling_params.top_k", "is 0; it must be -1 (keep all) or at least 1")
+    if 0 < options.temperature < LEAST_TEMPERATURE:
+        raise FieldInvalid(
+            "sampling_params.temperature", f"is {options.temperature:g}; send 0 for the likeliest token each time"
+        )
     stops = options.stop or ()
     return SamplingParams(
         max_tokens=_max_tokens(options.max_tokens, prompt_tokens, card.context_length),

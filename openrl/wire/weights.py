@@ -76,7 +76,7 @@ def to_save_policy(request: SavePolicyRequest, target: DepotKey, sampler: Sample
         raise FieldInvalid("path", "send either path or sampling_session_seq_id")
     return SavePolicy(
         target=target,
-        path=request.path and _named(request.model_id, CheckpointKind.SAMPLER_WEIGHTS, request.path),
+        path=_named(request.model_id, CheckpointKind.SAMPLER_WEIGHTS, request.path) if request.path is not None else None,
         sampler=sampler,
         ttl_seconds=request.ttl_seconds,
         user_metadata=request.user_metadata or {},

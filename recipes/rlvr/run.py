@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import tinker
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from reward import Problem, draw, reward
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -229,8 +230,7 @@ def draw_curve(curves: list[list[float]], path: Path) -> None:
         axes.plot(steps, curve, color="tab:blue", alpha=0.35, linewidth=1)
     axes.plot(steps, np.mean(curves, axis=0), color="tab:blue", linewidth=2, label=f"mean of {len(curves)} run(s)")
     axes.set(xlabel="step", ylabel="mean reward on fresh prompts", ylim=(0, 1), title="Facts to JSON")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.locator_params(axis="x", integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)

@@ -60,3 +60,14 @@ def test_a_bomb_is_refused_and_its_turn_passes(http):
     bomb = zstandard.ZstdCompressor().compress(http.batch(run, 1) + bytes(3_000_000))
     assert http.forward_backward(bomb, **{"content-encoding": "zstd"}).status_code == 413
     http.result(http.step(run, 2).json()["request_id"])
+
+
+def test_a_frame_that_ends_early_is_not_taken_for_a_shorter_body():
+    body = zstandard.ZstdCompressor().compress(bytes(range(256)) * 4000)
+    with pytest.raises(BodyInvalid, match="ends early"):
+        decoded(body[:-10], "zstd", 2_000_000)
+
+
+def test_an_absurd_length_at_the_beginning_of_an_oversized_body_is_no_turn(http):
+    start = b"\x0a" + b"\xff" * 30 + b"\x01"
+    assert http.forward_backward(start + bytes(3_000_000)).status_code == 413

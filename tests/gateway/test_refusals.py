@@ -83,3 +83,57 @@ def test_a_sampler_of_nothing_is_refused(http, fields, detail):
 def test_a_wrong_sample_is_refused(http):
     refused = http.sample(http.sampler(), top_p=0)
     assert (refused.status_code, refused.json()) == (422, {"detail": "sampling_params.top_p: must be greater than 0"})
+
+
+def test_a_message_that_breaks_off_has_used_its_turn_up(http):
+    run = http.run()
+    assert http.forward_backward(http.batch(run, 1)[:-3]).status_code == 400
+    http.result(http.step(run, 2).json()["request_id"])
+
+
+@pytest.mark.parametrize("path", ["optim_step", "save_weights", "save_weights_external", "load_weights"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model_id": "\\ud800", "seq_id": 1}',
+        b'{"model_id": "m", "seq_id": 1, "x": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+    ],
+)
+def test_json_that_no_client_writes_is_refused_and_no_fault_of_ours(http, path, body):
+    assert http.post(path, content=body).status_code in (400, 422)
+
+
+def test_a_page_beyond_all_numbers_is_refused(http):
+    for path in ("sessions", "training_runs", "checkpoints"):
+        answer = http.get(path, params={"offset": 2**63})
+        assert (answer.status_code, answer.json()["detail"][:8]) == (422, "offset: ")
+
+
+def test_an_empty_checkpoint_name_is_refused_at_once(http):
+    refused = http.call("save_weights_for_sampler", model_id=http.run(), seq_id=1, path="")
+    assert (refused.status_code, refused.json()["detail"][:8]) == (422, "path: ''")
+
+
+def test_a_number_in_use_is_not_silently_another_run(http):
+    session = http.session()
+    http.run(session, 0)
+    fields = {"session_id": session, "model_seq_id": 0, "base_model": "toy", "lora_config": {"rank": 4}}
+    refused = http.call("create_model", **fields)
+    assert (refused.status_code, refused.json()["detail"][:14]) == (422, "model_seq_id: ")
+
+
+def test_a_number_in_use_is_not_silently_another_sampler(http):
+    session = http.session()
+    run = http.run(session)
+    save = {"model_id": run, "kind": "snapshot", "sampling_session_seq_id": 3}
+    http.result(http.done("save_weights_for_sampler", **save, seq_id=1)["request_id"])
+    refused = [
+        http.call("save_weights_for_sampler", **save, seq_id=2),
+        http.call("create_sampling_session", session_id=session, sampling_session_seq_id=3, model_path=_saved(http, run)),
+    ]
+    for each in refused:
+        assert (each.status_code, each.json()["detail"][:25]) == (422, "sampling_session_seq_id: ")
+
+
+def _saved(http, run):
+    return http.result(http.done("save_weights", model_id=run, seq_id=3, path="x")["request_id"])["path"]

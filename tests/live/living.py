@@ -58,7 +58,8 @@ class Server:
 
     @property
     def status(self) -> dict[str, Any]:
-        return json.loads((self.home / "serve.json").read_text())  # type: ignore[no-any-return]
+        facts: dict[str, Any] = json.loads((self.home / "serve.json").read_text())
+        return facts
 
     @property
     def url(self) -> str:

@@ -64,12 +64,12 @@ def test_csr_and_dense_are_the_same_tensor(height, width, data):
         (dense(np.zeros(4, "<f4"), shape=(2**40, 2**40)), "x.shape: is "),
         (csr([1.0], [0, 1], [0], (1,)), r"x.shape: is \[1\]; a sparse tensor has rows and columns"),
         (csr([1.0], [0, 1], [0], (1, 2**40)), "x: takes .* bytes when made dense"),
-        (csr([1.0], [0, 2], [0], (1, 2)), "x.crow_indices: must rise from 0 to 1 in 1 steps"),
-        (csr([1.0], [1, 0, 1], [0], (2, 2)), "x.crow_indices"),
-        (csr([1.0], [], [0], (0, 2)), "x.crow_indices: is empty"),
-        (csr([1.0], [0, 1], [0, 1], (1, 2)), "x.col_indices: has 2 entries for 1 values"),
-        (csr([1.0], [0, 1], [2], (1, 2)), r"x.col_indices: must lie in 0\.\.1"),
-        (csr([1.0], [0, 1], [-1], (1, 2)), r"x.col_indices: must lie in 0\.\.1"),
+        (csr([1.0], [0, 2], [0], (1, 2)), "x.sparse_crow_indices: must rise from 0 to 1 in 1 steps"),
+        (csr([1.0], [1, 0, 1], [0], (2, 2)), "x.sparse_crow_indices"),
+        (csr([1.0], [], [0], (0, 2)), "x.sparse_crow_indices: is empty"),
+        (csr([1.0], [0, 1], [0, 1], (1, 2)), "x.sparse_col_indices: has 2 entries for 1 values"),
+        (csr([1.0], [0, 1], [2], (1, 2)), r"x.sparse_col_indices: must lie in 0\.\.1"),
+        (csr([1.0], [0, 1], [-1], (1, 2)), r"x.sparse_col_indices: must lie in 0\.\.1"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(message, problem):

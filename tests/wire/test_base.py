@@ -41,6 +41,8 @@ def test_the_turn_of_a_refused_request_is_found_where_it_can_be():
         b'{"model_id": "m"}',
         b'{"model_id": 1, "seq_id": 3}',
         b'{"model_id": "m", "seq_id": true}',
+        b'{"model_id": "\\ud800", "seq_id": 3}',
+        b'{"model_id": "m", "seq_id": 3, "x": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     ):
         assert named_turn(body) is None
 

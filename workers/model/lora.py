@@ -25,21 +25,7 @@ class AdapterStack:
         assert data.shape[1:] == (shape.size,), f"{tuple(data.shape)} does not hold adapters of size {shape.size}"
         self.shape, self.data = shape, data
         sizes = [part.stop - part.start for target in shape.targets for part in shape.parts(target.name)]
-        # One split for all views: its backward joins their gradients in a single flat tensor.
         self._views = dict(zip(shape.names, self._pairs(torch.split(data, sizes, dim=1)), strict=True))
-
-    @classmethod
-    def for_training(cls, shape: LoraShape, rows: Sequence[Tensor]) -> "AdapterStack":
-        """A stack of `rows` (each [size] float32) for which backward adds into `.grad`. A single row is not copied."""
-        data = rows[0].detach().unsqueeze(0) if len(rows) == 1 else torch.stack([*rows]).detach()
-        data.grad = torch.zeros_like(data)
-        with torch.enable_grad():
-            return cls(shape, data.requires_grad_())
-
-    @property
-    def grad(self) -> Tensor | None:
-        """[U, size] float32 summed over the backward passes so far; None in a stack that is not for training."""
-        return self.data.grad
 
     def __len__(self) -> int:
         return self.data.shape[0]
@@ -68,7 +54,7 @@ class _Way(Enum):
 
     ONE = auto()  #: all rows use one adapter: plain matrix products
     GROUPS = auto()  #: entry after entry, each for the same number of rows: batched products, nothing copied
-    MASK = auto()  #: no gradients, few adapters: each computes all rows, the wrong ones are zeroed
+    MASK = auto()  #: few adapters: each computes all rows, the wrong ones are zeroed
     GATHER = auto()  #: each row gets a copy of its adapter's weights
 
 
@@ -137,14 +123,12 @@ class MixPart:
             return _Way.ONE
         if self._even:
             return _Way.GROUPS
-        if self._groups <= MASKED_AT_MOST and not torch.is_grad_enabled():
+        if self._groups <= MASKED_AT_MOST:
             return _Way.MASK
         return _Way.GATHER
 
     def _prepared(self, name: str, pair: tuple[Tensor, Tensor], way: _Way, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """A and B transposed, in the dtype to compute in: [in, rank] and [rank, out], with the groups in front."""
-        if torch.is_grad_enabled():
-            return self._prepare(pair, way, dtype)
         if name not in self._ready:
             self._ready[name] = self._prepare(pair, way, dtype)
         return self._ready[name]

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from workers.model.layout import LoraShape
 
 #: Up to this many tokens an adapter is applied in float32: reading its weights costs more than computing with them.
-FEW_TOKENS = 64
+FEW_TOKENS = 16
 
 
 class TrainingAdapter:

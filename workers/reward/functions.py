@@ -57,11 +57,12 @@ def exact(text: str, context: Words, params: Words) -> float:
 @reward("regex")
 def regex(text: str, context: Words, params: Words) -> float:
     """1 where the pattern (`context.pattern`, else `params.pattern`) is found in the text."""
-    pattern = context.get("pattern") or needed(params, "params", "pattern")
+    where = "contexts[]" if "pattern" in context else "params"
+    pattern = needed(context if "pattern" in context else params, where, "pattern")
     try:
         return float(re.search(pattern, text) is not None)
-    except re.error as error:
-        raise FieldInvalid("params.pattern", f"{pattern!r} is not a regular expression: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise FieldInvalid(f"{where}.pattern", f"{pattern[:200]!r} is not a regular expression: {error}") from None
 
 
 @reward("numeric")
@@ -69,6 +70,8 @@ def numeric(text: str, context: Words, params: Words) -> float:
     """1 where the last number in the text equals `context.answer`, within `params.tolerance` (absolute, 1e-6)."""
     answer = _number("contexts[].answer", needed(context, "contexts[]", "answer"))
     tolerance = _number("params.tolerance", params.get("tolerance", "1e-6"))
+    if tolerance < 0:
+        raise FieldInvalid("params.tolerance", f"is {tolerance:g}; it must be at least 0")
     found = re.findall(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", text)
     if not found:
         return 0.0

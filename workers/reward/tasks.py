@@ -8,7 +8,7 @@ from queues.lanes import REWARD_TASK
 from workers import desk
 from workers.station import station
 
-#: A grader that runs longer is killed with its process; the ledger has the op tried again elsewhere.
+#: For a grader that even the alarm cannot end: it is killed with its process, and the ledger has the op tried again.
 TIME_LIMIT_SECONDS = 60
 
 

@@ -10,7 +10,7 @@ from openrl.domain.checkpoint import Checkpoint, CheckpointKind, CheckpointPath
 from openrl.domain.ids import RunId
 from openrl.domain.run import Run
 from openrl.gateway.call import Call, answered, json_response
-from openrl.wire.base import read_json
+from openrl.wire.base import INT64, read_json
 from openrl.wire.weights import TtlRequest
 
 router = APIRouter(prefix="/api/v1")
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api/v1")
 _TYPES = {CheckpointKind.WEIGHTS: "training", CheckpointKind.SAMPLER_WEIGHTS: "sampler"}
 
 Limit = Annotated[int, Query(ge=0, le=1000)]
-Offset = Annotated[int, Query(ge=0)]
+Offset = Annotated[int, Query(ge=0, le=INT64)]
 
 
 @router.get("/training_runs")

@@ -85,7 +85,9 @@ def _new_run(call: Call, session: str, number: int, base_model: str, requested: 
 def _begin(call: Call, run: Run, action: TrainAction) -> Response:
     """Enter the run, then its turn 0. Both know a repeat."""
     call.services.catalog.session(call.tenant, run.session)
-    call.services.catalog.add_run(run)
+    standing = call.services.catalog.add_run(run)
+    if (standing.base_model, standing.lora) != (run.base_model, run.lora):
+        raise FieldInvalid("model_seq_id", f"{run.id} is there already and is trained otherwise; count on")
     call.services.touched(run.id)
     return json_response({"request_id": submit_train(call.services, run, 0, action), "model_id": run.id})
 

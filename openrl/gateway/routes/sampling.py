@@ -34,8 +34,15 @@ def _create(call: Call) -> Response:
     wanted = read_json(CreateSamplingSession, call.body())
     call.services.catalog.session(call.tenant, SessionId(wanted.session_id))
     sampler = _of_weights(call, wanted, wanted.model_path) if wanted.model_path else _of_base_model(call, wanted)
-    call.services.catalog.add_sampler(sampler)
+    standing = call.services.catalog.add_sampler(sampler)
+    if (standing.base_model, standing.model_path) != (sampler.base_model, sampler.model_path):
+        raise taken(sampler.id)
     return json_response({"type": "create_sampling_session", "sampling_session_id": sampler.id})
+
+
+def taken(sampler: SamplerId) -> FieldInvalid:
+    """Silently sampling the weights of an earlier request would be worse."""
+    return FieldInvalid("sampling_session_seq_id", f"{sampler} is there already and samples other weights; count on")
 
 
 def _of_base_model(call: Call, wanted: CreateSamplingSession) -> Sampler:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from openrl.domain.ids import SessionId
 from openrl.gateway.call import Call, answered, json_response
-from openrl.wire.base import read_json
+from openrl.wire.base import INT64, read_json
 from openrl.wire.session import CreateSession, FinishSession, Heartbeat
 
 router = APIRouter(prefix="/api/v1")
@@ -32,7 +32,7 @@ async def finish_session(request: Request, session: str) -> Response:
 async def list_sessions(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
-    offset: Annotated[int, Query(ge=0)] = 0,
+    offset: Annotated[int, Query(ge=0, le=INT64)] = 0,
 ) -> Response:
     return await answered(
         request, lambda call: json_response({"sessions": call.services.catalog.sessions(call.tenant, limit, offset)})

@@ -5,7 +5,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from openrl.domain.errors import BodyTooLarge, FieldInvalid
+from openrl.domain.errors import BodyInvalid, BodyTooLarge, FieldInvalid
 from openrl.gateway.admission import read_turn, skip_turn, submit_turn
 from openrl.gateway.call import Call, answered, json_response
 from openrl.gateway.limits import decoded_start
@@ -33,11 +33,10 @@ async def optim_step(request: Request) -> Response:
 def _forward_backward(call: Call) -> Response:
     services = call.services
     try:
-        body = call.body()
-    except BodyTooLarge:
+        message = read_request(call.body())
+    except (BodyInvalid, BodyTooLarge):
         _pass_over(call)
         raise
-    message = read_request(body)
     if message.seq_id < 1:
         raise FieldInvalid("seq_id", f"is {message.seq_id}; the turns of a run are counted from 1")
     turn = NamedTurn(message.model_id, message.seq_id)
@@ -51,7 +50,7 @@ def _forward_backward(call: Call) -> Response:
 
 
 def _pass_over(call: Call) -> None:
-    """A request that is not even read to its end has still used its turn up."""
+    """A request that cannot be read to its end has still used its turn up."""
     if turn := turn_in(decoded_start(call.raw_body, call.encoding, START_BYTES)):
         skip_turn(call.services, call.tenant, turn)
 

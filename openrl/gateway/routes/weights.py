@@ -19,6 +19,7 @@ from openrl.gateway.admission import (
 )
 from openrl.gateway.call import Call, answered, json_response
 from openrl.gateway.routes.models import create_from_weights, load_of
+from openrl.gateway.routes.sampling import taken
 from openrl.wire.base import named_turn, read_json
 from openrl.wire.weights import (
     CreateFromWeights,
@@ -74,7 +75,7 @@ def _policy_of(call: Call, wanted: SavePolicyRequest, run: Run) -> SavePolicy:
         return to_save_policy(wanted, checkpoint_key(run.id, wanted.seq_id), None)
     sampler = sampler_id(run.session, wanted.sampling_session_seq_id or 0)
     action = to_save_policy(wanted, policy_key(run.id, wanted.seq_id), sampler)
-    call.services.catalog.add_sampler(
+    standing = call.services.catalog.add_sampler(
         Sampler(
             id=sampler,
             tenant=run.tenant,
@@ -84,6 +85,8 @@ def _policy_of(call: Call, wanted: SavePolicyRequest, run: Run) -> SavePolicy:
             policy=action.target,
         )
     )
+    if standing.policy != action.target:
+        raise taken(sampler)
     return action
 
 

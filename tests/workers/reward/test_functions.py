@@ -4,6 +4,7 @@ from openrl.domain.errors import FieldInvalid, RewardUnknown
 from openrl.domain.ids import OpId, TenantId
 from openrl.domain.op import RewardOp, ScoreTexts
 from workers.reward import functions
+from workers.reward import work as reward_work
 from workers.reward.work import RewardWork
 
 
@@ -33,8 +34,12 @@ def test_a_built_in_scores(name: str, text: str, context: dict[str, str], params
         ("exact", {}, {}, "contexts[].answer"),
         ("regex", {}, {}, "params.pattern"),
         ("regex", {}, {"pattern": "("}, "params.pattern"),
+        ("regex", {"pattern": "("}, {"pattern": "."}, "contexts[].pattern"),
+        ("regex", {}, {"pattern": "(" * 5000 + ")" * 5000}, "params.pattern"),
+        ("regex", {}, {"pattern": "a{99999999999}"}, "params.pattern"),
         ("numeric", {"answer": "seven"}, {}, "contexts[].answer"),
         ("numeric", {"answer": "7"}, {"tolerance": "nan"}, "params.tolerance"),
+        ("numeric", {"answer": "7"}, {"tolerance": "-1"}, "params.tolerance"),
     ],
 )
 def test_what_cannot_be_scored_is_an_error_and_no_zero(
@@ -54,3 +59,17 @@ def test_texts_are_scored_in_order() -> None:
     action = ScoreTexts(reward="exact", texts=("a", "b", "a"), contexts=({"answer": "a"},) * 3)
     scores = RewardWork()(RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action))
     assert scores.values == (1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("limits", [{"TEXT_SECONDS": 0.1}, {"OP_SECONDS": 0.1}])
+def test_a_pattern_that_never_ends_fails_its_op_and_not_the_worker(
+    limits: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in limits.items():
+        monkeypatch.setattr(reward_work, name, seconds)
+    action = ScoreTexts(
+        reward="regex", texts=("a", "a" * 60 + "b"), contexts=({}, {}), params={"pattern": "(a+)+$"}
+    )
+    with pytest.raises(FieldInvalid, match=r"^texts\[1\]: was not scored in time"):
+        RewardWork()(RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action))
+    assert functions.find("regex")("a", {}, {"pattern": "a"}) == 1.0
