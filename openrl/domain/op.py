@@ -4,7 +4,7 @@ An operation has a shape (who it belongs to, and its place in their order) and a
 training has turns.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -172,3 +172,7 @@ class Bell:
     queue: str
     task: str
     summary: str  #: for people, e.g. `run=3f9a:train:0 turn=4 tokens=812`
+
+    def at(self, worker: WorkerId) -> "Bell":
+        """The same bell, to be heard by one worker only."""
+        return replace(self, queue=queue_of(worker))

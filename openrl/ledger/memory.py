@@ -11,7 +11,15 @@ from copy import copy
 from dataclasses import dataclass, field
 from threading import RLock
 
-from openrl.domain.errors import LeaseLost, OpenRLError, PassingError, TooManyWaiting, TurnPassed, TurnUnsettled, WornOut
+from openrl.domain.errors import (
+    LeaseLost,
+    OpenRLError,
+    PassingError,
+    TooManyWaiting,
+    TurnPassed,
+    TurnUnsettled,
+    WornOut,
+)
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp
 from openrl.domain.outcome import Failure, Record, Result, failure_of

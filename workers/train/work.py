@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 
 from openrl.depot.port import Depot
-from openrl.domain.checkpoint import Checkpoint, CheckpointPath
-from openrl.domain.errors import CheckpointMissing, LeaseLost, RunLost
-from openrl.domain.ids import DepotKey, OpId, RunId
+from openrl.domain.errors import CallerError, CheckpointMissing, Draining, LeaseLost, RunLost
+from openrl.domain.ids import OpId, RunId
 from openrl.domain.op import (
     CreateRun,
     ForwardBackward,
@@ -48,16 +47,22 @@ class TrainWork:
         self._saving, self._residents, self._clock = saving, residents, clock
         self._draining = False
 
-    def __call__(self, op: TrainOp) -> Result:
-        with self._turns[op.run]:  # a lapsed claim can bring a turn twice, even at the same time
-            applied = self._applied.get(op.run)
-            if applied is not None and applied.turn > op.turn:  # a thread that slept through its turn
+    def __call__(self, held: Held) -> Result:
+        op, lease = held.op, held.lease
+        assert isinstance(op, TrainOp)
+        assert lease is not None
+        if self._draining:
+            raise Draining
+        with self._residents.lock(op.run):  # a lapsed claim can bring a turn twice, even at the same time
+            resident = self._residents.under(lease) or self._recover(op, lease)
+            if resident.turn > op.turn:  # a thread that slept through its turn
                 raise LeaseLost(op.id)
-            if applied is not None and applied.turn == op.turn:
-                return applied.result
-            result = self._do(op)
-            self._applied[op.run] = _Applied(op.turn, result)
-            return result
+            if resident.turn < op.turn:
+                self._apply(op, resident)
+            if isinstance(resident.outcome, CallerError):
+                raise resident.outcome
+            assert resident.outcome is not None
+            return resident.outcome
 
     def abort(self, op_id: OpId) -> None:
         """Turns are short; one that is on the device ends by itself and its result is refused by the ledger."""
