@@ -30,6 +30,11 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
 class Train(BaseModel, extra="forbid", frozen=True):
     pack_tokens: int = Field(16_384, ge=1)
     """Tokens, padding included, that one forward/backward may hold; more are taken in several."""
+    snapshot_seconds: float = Field(5.0, gt=0)
+    """Age of a run's oldest change at which its state is written to the depot; what came since is done again after a
+    crash."""
+    idle_seconds: float = Field(900.0, gt=0)
+    """A run that nobody used for so long leaves the worker's memory; its next operation brings it back."""
     max_lora_rank: int = Field(256, ge=1)
     """The largest rank that clients may ask for."""
 

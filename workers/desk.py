@@ -2,7 +2,6 @@
 
 import logging
 import time
-from typing import Any
 
 from openrl.domain.errors import CallerError, Draining, LeaseLost, PassingError
 from openrl.domain.ids import OpId
@@ -14,7 +13,7 @@ from workers.work import Work
 log = logging.getLogger(__name__)
 
 
-def serve(ledger: Ledger, keeper: Keeper, work: Work[Any], op_id: OpId) -> None:
+def serve(ledger: Ledger, keeper: Keeper, work: Work, op_id: OpId) -> None:
     """Answer one bell. What the op failed with is raised again once written down, so that whoever watches sees it."""
     held = ledger.claim(op_id)
     if held is None:  # settled, held elsewhere, not its turn, or worn out: a bell may ring twice
@@ -29,9 +28,9 @@ def serve(ledger: Ledger, keeper: Keeper, work: Work[Any], op_id: OpId) -> None:
             log.debug("op carried out", extra=_fields(held, started))
 
 
-def _carry_out(ledger: Ledger, work: Work[Any], held: Held) -> None:
+def _carry_out(ledger: Ledger, work: Work, held: Held) -> None:
     try:
-        result = work(held.op)
+        result = work(held)
     except PassingError as error:
         ledger.give_back(held, error, counts=not isinstance(error, Draining))
     except CallerError as error:

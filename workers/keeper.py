@@ -1,4 +1,4 @@
-"""Keeps claims alive while engines work, and tells the work when one was lost."""
+"""Keeps claims and leases alive while engines work, and tells the work when a claim was lost."""
 
 import logging
 import threading
@@ -33,6 +33,7 @@ class Keeper:
                     del self._kept[held.op.id]
 
     def renew(self) -> None:
+        self._ledger.stay()
         with self._lock:
             kept = dict(self._kept)
         if not kept:

@@ -11,6 +11,7 @@ from celery import Celery, signals
 
 from openrl.config import Settings
 from openrl.domain.model import ModelCard
+from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.ledger.roster import RedisRoster
 from queues.app import make_app
@@ -49,7 +50,7 @@ def _run_device(app: Celery, role: Role, settings: Settings) -> None:
         queues = []
         if trains:
             train_tasks.register(app)
-            queues.append(train_queue(card.name))
+            queues += [train_queue(card.name), queue_of(here.worker)]
         if samples:
             sample_tasks.register(app)
             queues += sample_queues(card.name, settings.sample.lanes)

@@ -5,12 +5,13 @@ Built once per process, in named and timed steps; Celery's doors find it through
 
 import logging
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import redis
 
@@ -38,18 +39,18 @@ class Station:
     ledger: Ledger
     depot: FsspecDepot
     keeper: Keeper
-    works: dict[str, Work[Any]] = field(default_factory=dict)
+    works: dict[str, Work] = field(default_factory=dict)
 
     @property
-    def train_work(self) -> Work[Any]:
+    def train_work(self) -> Work:
         return self.works["train"]
 
     @property
-    def sample_work(self) -> Work[Any]:
+    def sample_work(self) -> Work:
         return self.works["sample"]
 
     @property
-    def reward_work(self) -> Work[Any]:
+    def reward_work(self) -> Work:
         return self.works["reward"]
 
     def drain(self) -> None:
@@ -71,7 +72,7 @@ def opened(settings: Settings, ring: Ring) -> Iterator[Station]:
     """Open a station with an empty set of works; it renews claims until it is closed."""
     global _current
     assert settings.redis_url is not None
-    worker = WorkerId(os.environ.get("OPENRL_WORKER_ID") or f"{socket.gethostname()}-{os.getpid()}")
+    worker = _new_id()
     with ExitStack() as closing:
         with step("ledger and depot"):
             client = connect(settings.redis_url, retries=RETRIES, longest_pause_seconds=PAUSE_SECONDS)
@@ -84,6 +85,12 @@ def opened(settings: Settings, ring: Ring) -> Iterator[Station]:
         closing.callback(ticker.stop)
         _current = Station(worker=worker, redis=client, ledger=ledger, depot=depot, keeper=keeper)
         yield _current
+
+
+def _new_id() -> WorkerId:
+    """Never one of an earlier process: what that one held is not held by this one."""
+    name = os.environ.get("OPENRL_WORKER_ID") or f"{socket.gethostname()}-{os.getpid()}"
+    return WorkerId(f"{name}-{secrets.token_hex(3)}")
 
 
 @contextmanager

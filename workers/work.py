@@ -1,17 +1,15 @@
 """What a station can do with an op of one kind: the step between the desk, which knows no engine, and an engine, which
 knows no op."""
 
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from openrl.domain.ids import OpId
-from openrl.domain.op import Op
 from openrl.domain.outcome import Result
+from openrl.ledger.port import Held
 
-AnyOp_contra = TypeVar("AnyOp_contra", bound=Op, contravariant=True)
 
-
-class Work(Protocol[AnyOp_contra]):
-    def __call__(self, op: AnyOp_contra) -> Result:
+class Work(Protocol):
+    def __call__(self, held: Held) -> Result:
         """Carry the op out. Raises CallerError for a request that cannot be, PassingError to be asked again later."""
         ...
 

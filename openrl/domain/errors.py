@@ -260,6 +260,16 @@ class Draining(PassingError):
         return "the worker is shutting down"
 
 
+class TurnUnsettled(PassingError):
+    """A snapshot came before the end of its last turn was written down. Facts: the run and the turn."""
+
+    def __init__(self, run: str, turn: int) -> None:
+        super().__init__(run, turn)
+
+    def __str__(self) -> str:
+        return f"turn {self.args[1]} of {self.args[0]} has not ended yet"
+
+
 class LeaseLost(PassingError):
     """Somebody else holds the op now; what this worker computed does not count."""
 

@@ -4,12 +4,12 @@ An operation has a shape (who it belongs to, and its place in their order) and a
 training has turns.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId
+from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import Tensor
@@ -159,6 +159,11 @@ Op = TrainOp | SampleOp | RewardOp
 Action = TrainAction | Sample | ScoreTexts
 
 
+def queue_of(worker: WorkerId) -> str:
+    """The queue that only this worker listens to: for ops of the runs it leases."""
+    return f"worker.{worker}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bell:
     """What a Celery message carries: enough to route and to read it, never the work itself."""
@@ -167,3 +172,7 @@ class Bell:
     queue: str
     task: str
     summary: str  #: for people, e.g. `run=3f9a:train:0 turn=4 tokens=812`
+
+    def at(self, worker: WorkerId) -> "Bell":
+        """The same bell, to be heard by one worker only."""
+        return replace(self, queue=queue_of(worker))

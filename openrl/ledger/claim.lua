@@ -1,16 +1,32 @@
 -- ARGV[3] id  [4] holder  [5] hold_seconds  [6] max_attempts  [7] failure of a worn out op
--- -> word, bells, bodies, epoch, attempt, row (kind tenant run turn sampler number body_at body)
+-- -> word, bells, bodies, epoch, attempt, row (kind tenant run turn sampler number body_at body),
+--    lease (epoch snapshot snapshot_turn; empty for an op of no run)
 local id = ARGV[3]
 local key = p .. 'op:' .. id
 local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts')
 if row[1] ~= 'waiting' then return { 'no', bells, bodies } end
 if row[2] ~= '' and tonumber(row[3]) ~= next_turn(row[2]) then return { 'no', bells, bodies } end
 if tonumber(row[4]) >= tonumber(ARGV[6]) then
-  settle(id, 'failed', 'failure', ARGV[7])
+  settle(id, 'failed', false, 'failure', ARGV[7])
   return { 'worn', bells, bodies }
+end
+local lease = {}
+if row[2] ~= '' then
+  local holder = holder_of(row[2])
+  if holder ~= '' and holder ~= ARGV[4] then
+    ring(id)
+    return { 'elsewhere', bells, bodies }
+  end
+  local at = p .. 'lease:' .. row[2]
+  if redis.call('HGET', at, 'holder') ~= ARGV[4] then
+    redis.call('HSET', at, 'holder', ARGV[4])
+    redis.call('HINCRBY', at, 'epoch', 1)
+  end
+  redis.call('ZADD', p .. 'holders', stamp(now + tonumber(ARGV[5])), ARGV[4])
+  lease = redis.call('HMGET', at, 'epoch', 'snapshot', 'snapshot_turn')
 end
 redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4])
 redis.call('ZREM', p .. 'ready', id)
 redis.call('ZADD', p .. 'held', stamp(now + tonumber(ARGV[5])), id)
 return { 'held', bells, bodies, redis.call('HINCRBY', key, 'epoch', 1), redis.call('HINCRBY', key, 'attempts', 1),
-  redis.call('HMGET', key, 'kind', 'tenant', 'run', 'turn', 'sampler', 'number', 'body_at', 'body') }
+  redis.call('HMGET', key, 'kind', 'tenant', 'run', 'turn', 'sampler', 'number', 'body_at', 'body'), lease }

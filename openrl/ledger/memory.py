@@ -7,14 +7,23 @@ import time
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from threading import RLock
 
-from openrl.domain.errors import CallerError, LeaseLost, PassingError, TooManyWaiting, TurnPassed, WornOut
-from openrl.domain.ids import OpId, RunId, TenantId
+from openrl.domain.errors import (
+    LeaseLost,
+    OpenRLError,
+    PassingError,
+    TooManyWaiting,
+    TurnPassed,
+    TurnUnsettled,
+    WornOut,
+)
+from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp
 from openrl.domain.outcome import Failure, Record, Result, failure_of
-from openrl.ledger.port import Held, Limits, Ring, Swept
+from openrl.ledger.port import Held, Lease, Limits, Ring, Swept
 
 
 @dataclass(slots=True)
@@ -36,14 +45,28 @@ class _Run:
     next: int = 0
     unsettled: dict[int, OpId] = field(default_factory=dict)  #: by turn
     skips: set[int] = field(default_factory=set)  #: turns settled before the run came to them
+    journal: dict[int, OpId] = field(default_factory=dict)  #: applied since the newest snapshot, by turn
+    holder: WorkerId | None = None
+    lease_epoch: int = 0
+    snapshot: DepotKey | None = None
+    snapshot_turn: int = -1
     gap_since: float | None = None
 
 
 class MemoryLedger:
     """A `Ledger`. `on_settled` are called with the id of each op as it settles; MemoryNotices adds itself there."""
 
-    def __init__(self, ring: Ring, *, limits: Limits | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        *,
+        holder: str = "here",
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._ring, self._limits, self._clock = ring, limits or Limits(), clock
+        self._holder = WorkerId(holder)
+        self._holders: dict[WorkerId, float] = {}
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
         self._runs: defaultdict[RunId, _Run] = defaultdict(_Run)
@@ -51,6 +74,12 @@ class MemoryLedger:
         self._to_ring: list[Bell] = []
         self._lock = RLock()
         self.on_settled: list[Callable[[OpId], None]] = []
+
+    def seen_by(self, holder: str) -> "MemoryLedger":
+        """The same ledger in the hands of another worker."""
+        other = copy(self)
+        other._holder = WorkerId(holder)
+        return other
 
     # -------------------------------------------------------------------------------------------- coming in
     def append(self, op: Op, bell: Bell) -> OpId:
@@ -99,10 +128,13 @@ class MemoryLedger:
         if row.attempts >= self._limits.max_attempts:
             self._settle(row, failure=failure_of(WornOut(self._limits.max_attempts)))
             return None
+        if self._holder_of(row.op) not in (None, self._holder):
+            self._to_ring.append(self._bell(row))
+            return None
         row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
         row.attempts += 1
         row.epoch += 1
-        return Held(op=row.op, epoch=row.epoch, attempt=row.attempts)
+        return Held(op=row.op, epoch=row.epoch, attempt=row.attempts, lease=self._take_lease(row.op))
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         lost = set()
@@ -113,6 +145,56 @@ class MemoryLedger:
                 else:
                     lost.add(claim.op.id)
         return frozenset(lost)
+
+    # -------------------------------------------------------------------------------------------- leases of runs
+    def stay(self) -> None:
+        with self._lock:
+            self._holders[self._holder] = self._clock() + self._limits.hold_seconds
+
+    def release(self, runs: Iterable[RunId]) -> None:
+        with self._lock:
+            self._holders.pop(self._holder, None)
+            for run in (self._runs[name] for name in runs):
+                here = run.unsettled.get(run.next)
+                if here is not None and self._rows[here].status is Status.WAITING:
+                    self._ready(here)
+        self._ring_all()
+
+    def journal(self, run: RunId) -> list[TrainOp]:
+        with self._lock:
+            ops = (self._rows[op_id].op for _, op_id in sorted(self._runs[run].journal.items()))
+            return [op for op in ops if isinstance(op, TrainOp)]
+
+    def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
+        with self._lock:
+            run = self._runs[lease.run]
+            if run.lease_epoch != lease.epoch:
+                raise LeaseLost(lease.run)
+            if turn >= run.next:
+                raise TurnUnsettled(lease.run, turn)
+            if run.snapshot == key:
+                return None
+            before, run.snapshot, run.snapshot_turn = run.snapshot, key, turn
+            run.journal = {at: op_id for at, op_id in run.journal.items() if at > turn}
+            return before
+
+    def _take_lease(self, op: Op) -> Lease | None:
+        if not isinstance(op, TrainOp):
+            return None
+        run = self._runs[op.run]
+        if run.holder != self._holder:
+            run.holder = self._holder
+            run.lease_epoch += 1
+        self.stay()
+        return Lease(run=op.run, epoch=run.lease_epoch, snapshot=run.snapshot, snapshot_turn=run.snapshot_turn)
+
+    def _holder_of(self, op: Op) -> WorkerId | None:
+        holder = self._runs[op.run].holder if isinstance(op, TrainOp) else None
+        return holder if holder is not None and self._holders.get(holder, 0.0) > self._clock() else None
+
+    def _bell(self, row: _Row) -> Bell:
+        holder = self._holder_of(row.op)
+        return row.bell if holder is None else row.bell.at(holder)
 
     def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
         with self._lock:
@@ -133,7 +215,7 @@ class MemoryLedger:
     def failed(self, held: Held, failure: Failure) -> None:
         self._settle_held(held, failure=failure)
 
-    def cancel(self, op_id: OpId, error: CallerError) -> None:
+    def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         with self._lock:
             row = self._rows.get(op_id)
             if row is not None and row.status not in SETTLED:
@@ -149,6 +231,8 @@ class MemoryLedger:
                     return  # the same settlement again
                 raise LeaseLost(held.op.id)
             row.settled_by = held.epoch
+            if isinstance(row.op, TrainOp):
+                self._runs[row.op.run].journal[row.op.turn] = row.op.id
             self._settle(row, result=result, failure=failure)
         self._ring_all()
 
@@ -188,12 +272,13 @@ class MemoryLedger:
     def _ready(self, op_id: OpId) -> None:
         row = self._rows[op_id]
         row.status, row.rings, row.due = Status.WAITING, 0, self._clock() + self._limits.ring_again_seconds
-        self._to_ring.append(row.bell)
+        self._to_ring.append(self._bell(row))
 
     def _ring_all(self) -> None:
         """Outside the lock, after the row: a bell may be answered before `ring` returns."""
         with self._lock:
-            bells, self._to_ring = self._to_ring, []
+            bells = self._to_ring[:]
+            self._to_ring.clear()
         for bell in bells:
             self._ring(bell)
 
@@ -244,7 +329,7 @@ class MemoryLedger:
     def _ring_again(self, row: _Row) -> bool:
         row.rings += 1
         row.due = self._clock() + self._limits.ring_again_seconds * 2 ** min(row.rings, 3)
-        self._to_ring.append(row.bell)
+        self._to_ring.append(self._bell(row))
         return True
 
     def _give_up(self, row: _Row) -> bool:
@@ -266,5 +351,8 @@ class MemoryLedger:
         return True
 
     def _forget(self, row: _Row) -> bool:
+        if isinstance(row.op, TrainOp) and row.op.id in self._runs[row.op.run].journal.values():
+            row.due = self._clock()  # its run has no snapshot yet that covers it
+            return False
         del self._rows[row.op.id], self._once[row.op.once]
         return True

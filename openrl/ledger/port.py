@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from openrl.domain.errors import CallerError, PassingError
-from openrl.domain.ids import OpId, RunId, TenantId
-from openrl.domain.op import Bell, Op
+from openrl.domain.errors import OpenRLError, PassingError
+from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
+from openrl.domain.op import Bell, Op, TrainOp
 from openrl.domain.outcome import Failure, Record, Result
 
 Ring = Callable[[Bell], None]
@@ -43,12 +43,23 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A worker's exclusive right to a run's state, for as long as the worker tells that it is alive."""
+
+    run: RunId
+    epoch: int  #: grows with each new holder; what an older one still writes is refused
+    snapshot: DepotKey | None = None  #: folder of the newest snapshot
+    snapshot_turn: int = -1  #: the last turn in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A claim: the op, and the fencing token that its settlement must show."""
 
     op: Op
     epoch: int
     attempt: int  #: counted at claim, from 1
+    lease: Lease | None = None  #: of the op's run; None for an op of no run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +85,30 @@ class Ledger(Protocol):
         ...
 
     def claim(self, op_id: OpId) -> Held | None:
-        """Take an op, or None: settled, held by another, not its turn, worn out (then it is failed here), unknown."""
+        """Take an op, and the lease of its run, or None: settled, held by another, not its turn, its run leased by
+        another (who is rung), worn out (then it is failed here), unknown."""
         ...
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         """Prolong claims; answers those that are lost."""
+        ...
+
+    def stay(self) -> None:
+        """This holder is alive: all its leases go on for `hold_seconds`."""
+        ...
+
+    def release(self, runs: Iterable[RunId]) -> None:
+        """End this holder's leases, and ring what waits in these runs for whoever comes first."""
+        ...
+
+    def journal(self, run: RunId) -> list[TrainOp]:
+        """The ops that were applied to the run since its newest snapshot, those that failed in it too, by turn."""
+        ...
+
+    def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
+        """The run's state after `turn` is whole in the depot: forget the journal up to there. Answers the key of the
+        snapshot before, for deletion. Raises LeaseLost where another holds the run now, TurnUnsettled where `turn`
+        has not ended: whoever recovers would apply it again."""
         ...
 
     def done(self, held: Held, result: Result) -> None:
@@ -93,7 +123,7 @@ class Ledger(Protocol):
         """Return an op unsettled and ring it again. `counts=False` (drain) takes the attempt back."""
         ...
 
-    def cancel(self, op_id: OpId, error: CallerError) -> None:
+    def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         """Fail an unsettled op, held or not; its holder finds out at renewal or settlement."""
         ...
 

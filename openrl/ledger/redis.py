@@ -15,20 +15,21 @@ import redis
 
 from openrl.domain.errors import (
     BytesLost,
-    CallerError,
     LeaseLost,
+    OpenRLError,
     PassingError,
     TooManyWaiting,
     TurnPassed,
+    TurnUnsettled,
     WornOut,
 )
-from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
-from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainOp
+from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
+from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import Held, Limits, Ring, Shelf, Swept
+from openrl.ledger.port import Held, Lease, Limits, Ring, Shelf, Swept
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +97,14 @@ class RedisLedger:
         self._follow_up(bells, bodies)
         if word != b"held":
             return None
-        epoch, attempt, row = claim
+        epoch, attempt, row, lease = claim
         *shape, body_at, body = row
         if body_at == b"shelf":
-            body = self._fetch_body(op_id, epoch)
+            body = self._fetch_body(op_id)
             if body is None:
                 return None
-        return Held(op=_op_of(op_id, shape, body), epoch=epoch, attempt=attempt)
+        op = _op_of(op_id, shape, body)
+        return Held(op=op, epoch=epoch, attempt=attempt, lease=_lease_of(op, lease))
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         pairs = [part for claim in held for part in (claim.op.id, claim.epoch)]
@@ -116,6 +118,33 @@ class RedisLedger:
             raise LeaseLost(held.op.id)
         log.info("given back: %s", why or "no reason given", extra={"action": "give_back", "op": held.op.id})
         self._ring_all(bells)
+
+    # -------------------------------------------------------------------------------------------- leases of runs
+    def stay(self) -> None:
+        self._call("alive", self._holder, self._limits.hold_seconds)
+
+    def release(self, runs: Iterable[RunId]) -> None:
+        self._ring_all(self._call("release", self._holder, *runs))
+
+    def journal(self, run: RunId) -> list[TrainOp]:
+        answer = self._call("journal", run)
+        return [self._journaled(run, answer[at : at + 6]) for at in range(0, len(answer), 6)]
+
+    def _journaled(self, run: RunId, row: Sequence[bytes]) -> TrainOp:
+        op_id, kind, tenant, turn, body_at, body = row
+        data = self._fetch(body_key(OpId(op_id.decode()))) if body_at == b"shelf" else body
+        action = cast(TrainAction, codec.decode(kind.decode(), data))
+        owner = TenantId(tenant.decode())
+        return TrainOp(id=OpId(op_id.decode()), tenant=owner, run=run, turn=int(turn), action=action)
+
+    def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
+        word, bodies, before = self._call("snapshot", lease.run, lease.epoch, turn, key)
+        if word == b"lost":
+            raise LeaseLost(lease.run)
+        if word == b"early":
+            raise TurnUnsettled(lease.run, turn)
+        self._follow_up([], bodies)
+        return DepotKey(before.decode()) or None
 
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
@@ -134,7 +163,7 @@ class RedisLedger:
     def failed(self, held: Held, failure: Failure) -> None:
         self._settle(held, Status.FAILED, "failure", codec.encode(failure))
 
-    def cancel(self, op_id: OpId, error: CallerError) -> None:
+    def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         self._follow_up(*self._call("cancel", op_id, codec.encode(failure_of(error))))
 
     def _settle(self, held: Held, status: Status, *ending: str | bytes) -> None:
@@ -198,8 +227,9 @@ class RedisLedger:
             self._discard(body_key(OpId(op_id.decode())))
 
     def _ring_all(self, bells: Sequence[bytes]) -> None:
-        for bell in bells:
-            self._ring(codec.decode_bell(bell))
+        for encoded, holder in zip(bells[::2], bells[1::2], strict=True):
+            bell = codec.decode_bell(encoded)
+            self._ring(bell.at(WorkerId(holder.decode())) if holder else bell)
 
     def _fetch(self, key: str) -> bytes:
         try:
@@ -207,17 +237,14 @@ class RedisLedger:
         except KeyError as error:
             raise BytesLost(key) from error
 
-    def _fetch_body(self, op_id: OpId, epoch: int) -> bytes | None:
+    def _fetch_body(self, op_id: OpId) -> bytes | None:
         """The body of an op just claimed, or None where it is gone: because the op was cancelled in this very moment,
         or because the shelf lost it, which ends the op."""
         try:
             return self._fetch(body_key(op_id))
         except BytesLost as error:
-            ending = ("failure", codec.encode(failure_of(error)))
-            word, bells, bodies = self._call("settle", op_id, epoch, Status.FAILED, *ending)
-            if word != b"lost":
-                log.error("%s", error, extra={"action": "claim", "op": op_id})
-            self._follow_up(bells, bodies)
+            log.error("%s", error, extra={"action": "claim", "op": op_id})
+            self.cancel(op_id, error)
             return None
 
     def _discard(self, key: str) -> None:
@@ -243,7 +270,10 @@ def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[Op
 def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
     head = (here / "rows.lua").read_text()
-    names = ("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep")
+    names = (
+        *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
+        *("alive", "release", "journal", "snapshot"),
+    )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
 
 
@@ -256,6 +286,14 @@ def _shape_fields(op: Op) -> tuple[str, str, tuple[str | int, ...]]:
             return "", "", ("sampler", op.sampler, "number", op.number)
         case RewardOp():
             return "", "", ()
+
+
+def _lease_of(op: Op, lease: Sequence[bytes | None]) -> Lease | None:
+    if not isinstance(op, TrainOp):
+        return None
+    epoch, snapshot, turn = (None if part is None else part.decode() for part in lease)
+    key = DepotKey(snapshot) if snapshot else None
+    return Lease(run=op.run, epoch=int(epoch or 0), snapshot=key, snapshot_turn=-1 if turn is None else int(turn))
 
 
 def _op_of(op_id: OpId, shape: Sequence[bytes | None], body: bytes) -> Op:

@@ -4,11 +4,15 @@
 --
 -- op:<id>      hash    kind tenant once run turn sampler number status attempts epoch; while unsettled also
 --                      body_at body bell holder rings; when settled also result_at result result_kind failure
+--                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it
 -- tenants      hash    tenant -> unsettled ops
 -- next         hash    run -> the turn it has come to (absent: 0); kept for ever, some 100 bytes a run
 -- turns:<run>  zset    ids of unsettled ops by turn
 -- skips:<run>  set     turns settled before the run came to them
+-- journal:<run> zset   ids of settled ops that a worker applied since the run's newest snapshot, by turn
+-- lease:<run>  hash    holder epoch snapshot snapshot_turn; kept for ever, some 200 bytes a run
+-- holders      zset    workers by the time their leases lapse
 -- gaps         zset    runs that wait for a missing turn with ops behind it, by the time these became blocked
 -- ready        zset    ids of runnable ops nobody holds, by the time to ring them again
 -- held         zset    ids of held ops, by the time their hold lapses
@@ -19,7 +23,7 @@ local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6 + tonumber(ARGV[1])
 local ring_again = tonumber(ARGV[2])
 
-local bells = {}   -- to ring when the script is through
+local bells = {}   -- to ring when the script is through: a bell, then the worker to ring it at ('' for any)
 local bodies = {}  -- ids of ops whose body is to leave the shelf
 
 -- Lua would print a time with 14 digits, which ends at a tenth of a millisecond.
@@ -31,10 +35,27 @@ local function op_at(run, turn)
   return redis.call('ZRANGEBYSCORE', p .. 'turns:' .. run, turn, turn, 'LIMIT', 0, 1)[1]
 end
 
+local function alive(holder)
+  local until_then = redis.call('ZSCORE', p .. 'holders', holder)
+  return until_then and tonumber(until_then) > now
+end
+
+-- Who holds the run's lease, '' for nobody.
+local function holder_of(run)
+  local holder = run ~= '' and redis.call('HGET', p .. 'lease:' .. run, 'holder')
+  return holder and alive(holder) and holder or ''
+end
+
+local function ring(id)
+  local row = redis.call('HMGET', p .. 'op:' .. id, 'bell', 'run')
+  bells[#bells + 1] = row[1]
+  bells[#bells + 1] = holder_of(row[2])
+end
+
 local function ready(id)
   redis.call('HSET', p .. 'op:' .. id, 'rings', 0)
   redis.call('ZADD', p .. 'ready', stamp(now + ring_again), id)
-  bells[#bells + 1] = redis.call('HGET', p .. 'op:' .. id, 'bell')
+  ring(id)
 end
 
 -- The clock of a gap runs from when an op first stood behind it, even if other missing turns come in meanwhile.
@@ -69,18 +90,24 @@ local function pass(run, turn)
   end
 end
 
--- `...` are field-value pairs that tell how the op ended. The row keeps no body and no bell from here on.
-local function settle(id, status, ...)
+-- `...` are field-value pairs that tell how the op ended. The row keeps no bell from here on, and no body either, unless
+-- a worker `applied` it to a run: that may have to be done again from the run's last snapshot.
+local function settle(id, status, applied, ...)
   local key = p .. 'op:' .. id
   local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at')
   local tenant, run, turn, body_at = row[1], row[2], row[3], row[4]
   redis.call('HSET', key, 'status', status, ...)
-  redis.call('HDEL', key, 'body', 'body_at', 'bell', 'holder', 'rings')
+  redis.call('HDEL', key, 'bell', 'holder', 'rings')
   redis.call('ZREM', p .. 'ready', id)
   redis.call('ZREM', p .. 'held', id)
   redis.call('ZADD', p .. 'endings', stamp(now), id)
   if redis.call('HINCRBY', p .. 'tenants', tenant, -1) <= 0 then redis.call('HDEL', p .. 'tenants', tenant) end
-  if body_at == 'shelf' then bodies[#bodies + 1] = id end
+  if applied and run ~= '' then
+    redis.call('ZADD', p .. 'journal:' .. run, turn, id)
+  else
+    redis.call('HDEL', key, 'body', 'body_at')
+    if body_at == 'shelf' then bodies[#bodies + 1] = id end
+  end
   if run ~= '' then
     redis.call('ZREM', p .. 'turns:' .. run, id)
     pass(run, tonumber(turn))

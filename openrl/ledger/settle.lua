@@ -6,5 +6,5 @@ if not holds(id, epoch) then
   if row[1] == status and row[2] == epoch then return { 'again', bells, bodies } end
   return { 'lost', bells, bodies }
 end
-settle(id, status, 'settled_by', epoch, unpack(ARGV, 6))
+settle(id, status, true, 'settled_by', epoch, unpack(ARGV, 6))
 return { 'settled', bells, bodies }

@@ -12,13 +12,13 @@ end
 for _, id in ipairs(due('ready', now)) do
   local rings = redis.call('HINCRBY', p .. 'op:' .. id, 'rings', 1)
   redis.call('ZADD', p .. 'ready', stamp(now + ring_again * 2 ^ math.min(rings, 3)), id)
-  bells[#bells + 1] = redis.call('HGET', p .. 'op:' .. id, 'bell')
+  ring(id)
   rung = rung + 1
 end
 
 for _, id in ipairs(due('held', now)) do
   if tonumber(redis.call('HGET', p .. 'op:' .. id, 'attempts')) >= tonumber(ARGV[3]) then
-    settle(id, 'failed', 'failure', ARGV[7])
+    settle(id, 'failed', false, 'failure', ARGV[7])
     given_up = given_up + 1
   else
     redis.call('HSET', p .. 'op:' .. id, 'status', 'waiting', 'holder', '')
@@ -38,14 +38,20 @@ for _, run in ipairs(due('gaps', now - tonumber(ARGV[4]))) do
 end
 
 for _, id in ipairs(due('endings', now - tonumber(ARGV[5]))) do
-  local row = redis.call('HMGET', p .. 'op:' .. id, 'once', 'result_at', 'settled_by')
-  redis.call('DEL', p .. 'op:' .. id, p .. 'once:' .. row[1])
-  redis.call('ZREM', p .. 'endings', id)
-  if row[2] == 'shelf' then
-    results[#results + 1] = id
-    results[#results + 1] = row[3]
+  local row = redis.call('HMGET', p .. 'op:' .. id, 'once', 'result_at', 'settled_by', 'run')
+  if row[4] ~= '' and redis.call('ZSCORE', p .. 'journal:' .. row[4], id) then
+    redis.call('ZADD', p .. 'endings', stamp(now), id)  -- its run has no snapshot yet that covers it
+  else
+    redis.call('DEL', p .. 'op:' .. id, p .. 'once:' .. row[1])
+    redis.call('ZREM', p .. 'endings', id)
+    if row[2] == 'shelf' then
+      results[#results + 1] = id
+      results[#results + 1] = row[3]
+    end
+    forgotten = forgotten + 1
   end
-  forgotten = forgotten + 1
 end
+
+redis.call('ZREMRANGEBYSCORE', p .. 'holders', '-inf', stamp(now - 3600))
 
 return { bells, bodies, rung, taken, given_up, gaps, forgotten, results }

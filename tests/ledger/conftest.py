@@ -113,17 +113,25 @@ class Scene:
     numbers: Iterator[int] = field(default_factory=count)
     ledger: Ledger = field(init=False)
 
+    queues: list[str] = field(default_factory=list)  #: where the bells rang, beside `rung`
+    for_worker: Callable[[str], Ledger] = field(init=False)  #: the same ledger in the hands of a worker of that name
+
     def ring(self, bell: Bell) -> None:
         self.rung.append(bell.op)
+        self.queues.append(bell.queue)
 
     def on_redis(self, client: redis.Redis) -> "Scene":
-        self.ledger = RedisLedger(
-            client, self.shelf, self.ring, holder="tests", limits=self.limits, clock_offset=lambda: self.ahead
-        )
+        def for_worker(name: str) -> Ledger:
+            return RedisLedger(
+                client, self.shelf, self.ring, holder=name, limits=self.limits, clock_offset=lambda: self.ahead
+            )
+
+        self.for_worker, self.ledger = for_worker, for_worker("tests")
         return self
 
     def in_memory(self) -> "Scene":
-        self.ledger = MemoryLedger(self.ring, limits=self.limits, clock=lambda: time.time() + self.ahead)
+        ledger = MemoryLedger(self.ring, limits=self.limits, clock=lambda: time.time() + self.ahead)
+        self.for_worker, self.ledger = ledger.seen_by, ledger.seen_by("tests")
         return self
 
     def bells(self) -> list[OpId]:

@@ -3,7 +3,7 @@
 import pytest
 
 from openrl.domain.errors import EngineBusy, LeaseLost, OpCancelled, RunLost, TooManyWaiting, TurnPassed
-from openrl.domain.ids import OpId, RunId, TenantId
+from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import OptimStep, SampleOp, Status, TrainOp
 from openrl.domain.outcome import Category, StepResult, failure_of
 from openrl.domain.run import AdamParams
@@ -379,7 +379,9 @@ def test_a_lost_bell_is_rung_again_with_growing_pauses(scene):
 
 def test_settled_ops_are_forgotten_after_their_time(scene):
     op_id, other = scene.turn(0), scene.sample()
-    scene.finish(op_id)
+    held = scene.claim(op_id)
+    scene.ledger.done(held, RESULT)
+    scene.ledger.snapshotted(held.lease, 0, DepotKey("k"))
     scene.finish(other)
     scene.ahead += 24 * 3600 - 1
     assert scene.ledger.sweep() == Swept()

@@ -8,9 +8,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from openrl.domain.errors import LeaseLost, LedgerUnreachable, OpCancelled, TooManyWaiting
-from openrl.domain.ids import OpId, RunId, TenantId
+from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Status
-from openrl.domain.outcome import Failure
+from openrl.domain.outcome import Failure, StepResult
 from openrl.ledger.port import Limits
 from openrl.ledger.redis import RedisLedger
 
@@ -173,7 +173,7 @@ def test_two_prefixes_do_not_see_each_other(client, redis_scene):
     assert all(key.startswith(b"openrl:") for key in client.scan_iter())
 
 
-def test_nothing_is_left_of_forgotten_ops_but_where_their_run_stands(redis_scene, client):
+def test_nothing_is_left_of_forgotten_ops_but_where_their_run_stands_and_its_lease(redis_scene, client):
     for run in ("r", "q"):
         redis_scene.ledger.skip(RunId(run), 1)
         redis_scene.turn(2, run=run)
@@ -182,12 +182,15 @@ def test_nothing_is_left_of_forgotten_ops_but_where_their_run_stands(redis_scene
     redis_scene.sample()
     for _ in range(4):
         for op_id in dict.fromkeys(redis_scene.bells()):
-            redis_scene.finish(op_id)
+            held = redis_scene.claim(op_id)
+            redis_scene.ledger.done(held, StepResult(metrics={}))
+            if held.lease is not None:
+                redis_scene.ledger.snapshotted(held.lease, held.op.turn, DepotKey(held.op.id))
         redis_scene.ahead += 121
         redis_scene.ledger.sweep()
     redis_scene.ahead += 24 * 3600
     redis_scene.ledger.sweep()
-    assert client.keys() == [b"openrl:next"]
+    assert sorted(client.keys()) == [b"openrl:lease:q", b"openrl:lease:r", b"openrl:next"]
     assert client.hgetall("openrl:next") == {b"r": b"5", b"q": b"5"}
 
 

@@ -52,15 +52,22 @@ def test_a_killed_broker_comes_back_with_everything_in_it(server: Server) -> Non
     assert after[-1] < before[0]
 
 
-def test_a_run_whose_worker_died_says_so(server: Server) -> None:
-    """Until runs recover by themselves: a clear error that names the way out, and no silent start from nothing."""
+def test_a_killed_device_worker_costs_a_client_nothing_but_time(server: Server) -> None:
+    """Twice: before anything was in a snapshot, and with a snapshot and a journal behind it."""
     service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
-    client = service.create_lora_training_client(base_model="tiny", rank=4).result()
-    path = client.save_state("safe").result().path
+    undisturbed = train(service.create_lora_training_client(base_model="tiny", rank=4, seed=6).result(), steps=40)
+    client = service.create_lora_training_client(base_model="tiny", rank=4, seed=6).result()
+    losses = train(client, steps=10)
     server.kill("device worker")
-    with pytest.raises(tinker.RequestFailedError, match="last saved checkpoint"):
-        train(client, steps=1)
-    assert train(service.create_training_client_from_state_with_optimizer(path).result(), steps=1)
+    losses += train(client, steps=15)
+    time.sleep(8)
+    losses += train(client, steps=5)
+    loop = threading.Thread(target=lambda: losses.extend(train(client, steps=10)))
+    loop.start()
+    time.sleep(0.1)
+    server.kill("device worker")
+    loop.join(100)
+    assert losses == pytest.approx(undisturbed, rel=1e-4), "no op was lost or applied twice"
 
 
 def test_the_server_leaves_no_process_behind(tmp_path_factory: pytest.TempPathFactory) -> None:

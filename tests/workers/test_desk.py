@@ -8,7 +8,7 @@ from openrl.domain.ids import OpId, TenantId
 from openrl.domain.op import Bell, RewardOp, ScoreTexts, Status
 from openrl.domain.outcome import Category, Record, Result, Scores
 from openrl.ledger.memory import MemoryLedger
-from openrl.ledger.port import Limits
+from openrl.ledger.port import Held, Limits
 from workers import desk
 from workers.keeper import Keeper
 
@@ -23,9 +23,10 @@ class Script:
     calls: int = 0
     aborted: list[OpId] = field(default_factory=list)
 
-    def __call__(self, op: RewardOp) -> Result:
+    def __call__(self, held: Held) -> Result:
         self.calls += 1
-        return self.act(op)
+        assert isinstance(held.op, RewardOp)
+        return self.act(held.op)
 
     def abort(self, op_id: OpId) -> None:
         self.aborted.append(op_id)

@@ -13,11 +13,17 @@ from workers.model.devices import choose_device, choose_dtype, set_threads
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
+from workers.ticker import Ticker
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.residents import Residents
+from workers.train.saving import Saving
+from workers.train.snapshots import Snapshots
 from workers.train.work import TrainWork
 
 log = logging.getLogger(__name__)
+
+SNAPSHOT_TICK_SECONDS = 0.5
 
 
 def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool, samples: bool) -> ModelCard:
@@ -32,15 +38,40 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
     trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
     sampler = _sampler(here, base, source, settings) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler)
-    if trainer is not None:
-        catalog = Catalog(settings.catalog_at)
-        hand_over = sampler.put_files if sampler is not None else None
-        here.works["train"] = TrainWork(trainer, loop, here.depot, catalog, hand_over)
-    if sampler is not None:
-        here.works["sample"] = SampleWork(sampler, loop)
     loop.start()
     closing.callback(loop.stop)
+    if sampler is not None:
+        here.works["sample"] = SampleWork(sampler, loop)
+    if trainer is not None:
+        saving = Saving(here.depot, Catalog(settings.catalog_at), sampler.put_files if sampler else None)
+        _train(here, settings, closing, trainer, loop, saving)
     return _card(base, source, settings, trains=trains, samples=samples)
+
+
+def _train(
+    here: Station,
+    settings: Settings,
+    closing: ExitStack,
+    engine: TrainEngine,
+    loop: DeviceLoop[Batch],
+    saving: Saving,
+) -> None:
+    """Training with recovery: at the end every run is in a snapshot, and its lease is given up."""
+    residents = Residents()
+    work = TrainWork(engine, loop, here.ledger, here.depot, saving, residents)
+    snapshots = Snapshots(
+        residents,
+        here.ledger,
+        here.depot,
+        state=work.state,
+        forget=work.forget,
+        every_seconds=settings.train.snapshot_seconds,
+        idle_seconds=settings.train.idle_seconds,
+    )
+    here.works["train"] = work
+    closing.callback(lambda: here.ledger.release(list(residents.runs)))
+    closing.callback(snapshots.flush)
+    closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
 
 
 def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> SampleEngine:

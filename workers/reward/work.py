@@ -8,6 +8,7 @@ from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp
 from openrl.domain.outcome import Scores
+from openrl.ledger.port import Held
 from workers.reward import functions
 from workers.reward.alarm import TimeIsUp, within
 
@@ -17,8 +18,9 @@ OP_SECONDS: Final = 20.0
 
 
 class RewardWork:
-    def __call__(self, op: RewardOp) -> Scores:
-        action = op.action
+    def __call__(self, held: Held) -> Scores:
+        assert isinstance(held.op, RewardOp)
+        action = held.op.action
         score = functions.find(action.reward)
         pairs = zip(action.texts, action.contexts, strict=True)
         until = time.monotonic() + OP_SECONDS

@@ -9,6 +9,7 @@ from openrl.domain.ids import OpId
 from openrl.domain.op import SampleOp
 from openrl.domain.outcome import Sampled
 from openrl.domain.sampling import SampleResult
+from openrl.ledger.port import Held
 from workers.device.loop import DeviceLoop
 from workers.sample.engine import SampleEngine, SampleRequest
 
@@ -20,7 +21,9 @@ class SampleWork:
         self._running: dict[OpId, Future[SampleResult]] = {}
         self._draining = False
 
-    def __call__(self, op: SampleOp) -> Sampled:
+    def __call__(self, held: Held) -> Sampled:
+        op = held.op
+        assert isinstance(op, SampleOp)
         with self._lock:
             if self._draining:
                 raise Draining

@@ -1,20 +1,17 @@
 """Training ops, carried out: opens an op, fetches its bytes, calls one verb of the engine on the device's thread.
 
 A turn is applied once however often its bell is answered: the last turn of every resident run is remembered with its
-result, and a repeat gets that result.
+outcome, and a repeat gets that. A run that is not resident under the lease at hand is recovered first: its newest
+snapshot is loaded and the journal since then applied again, without telling anybody.
 """
 
-import threading
-from collections import defaultdict
+import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
-from openrl.catalog.repository import Catalog
 from openrl.depot.port import Depot
-from openrl.domain.checkpoint import Checkpoint, CheckpointPath
-from openrl.domain.errors import CheckpointMissing, LeaseLost, RunLost
-from openrl.domain.ids import DepotKey, OpId, RunId
+from openrl.domain.errors import CallerError, CheckpointMissing, Draining, LeaseLost, RunLost
+from openrl.domain.ids import OpId, RunId
 from openrl.domain.op import (
     CreateRun,
     ForwardBackward,
@@ -24,24 +21,15 @@ from openrl.domain.op import (
     SaveWeights,
     TrainOp,
 )
-from openrl.domain.outcome import (
-    Result,
-    RunCreated,
-    StepResult,
-    WeightsLoaded,
-    WeightsSaved,
-)
+from openrl.domain.outcome import Result, RunCreated, StepResult, WeightsLoaded
+from openrl.ledger.port import Held, Lease, Ledger
 from workers.device.loop import DeviceLoop
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.residents import Resident, Residents, changes_state
+from workers.train.saving import Saving
 
-HandOver = Callable[[DepotKey, dict[str, bytes]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Applied:
-    turn: int
-    result: Result
+log = logging.getLogger(__name__)
 
 
 class TrainWork:
@@ -49,36 +37,86 @@ class TrainWork:
         self,
         engine: TrainEngine,
         loop: DeviceLoop[Batch],
+        ledger: Ledger,
         depot: Depot,
-        catalog: Catalog,
-        hand_over: HandOver | None = None,
+        saving: Saving,
+        residents: Residents,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`hand_over` gives fresh sampler weights to a sample engine in the same process."""
-        self._engine, self._loop, self._depot, self._catalog = engine, loop, depot, catalog
-        self._hand_over = hand_over
-        self._applied: dict[RunId, _Applied] = {}
-        self._turns: defaultdict[RunId, threading.Lock] = defaultdict(threading.Lock)
+        self._engine, self._loop, self._ledger, self._depot = engine, loop, ledger, depot
+        self._saving, self._residents, self._clock = saving, residents, clock
+        self._draining = False
 
-    def __call__(self, op: TrainOp) -> Result:
-        with self._turns[op.run]:  # a lapsed claim can bring a turn twice, even at the same time
-            applied = self._applied.get(op.run)
-            if applied is not None and applied.turn > op.turn:  # a thread that slept through its turn
+    def __call__(self, held: Held) -> Result:
+        op, lease = held.op, held.lease
+        assert isinstance(op, TrainOp)
+        assert lease is not None
+        if self._draining:
+            raise Draining
+        with self._residents.lock(op.run):  # a lapsed claim can bring a turn twice, even at the same time
+            resident = self._residents.under(lease) or self._recover(op, lease)
+            if resident.turn > op.turn:  # a thread that slept through its turn
                 raise LeaseLost(op.id)
-            if applied is not None and applied.turn == op.turn:
-                return applied.result
-            result = self._do(op)
-            self._applied[op.run] = _Applied(op.turn, result)
-            return result
+            if resident.turn < op.turn:
+                self._apply(op, resident)
+            if isinstance(resident.outcome, CallerError):
+                raise resident.outcome
+            assert resident.outcome is not None
+            return resident.outcome
 
     def abort(self, op_id: OpId) -> None:
         """Turns are short; one that is on the device ends by itself and its result is refused by the ledger."""
 
     def drain(self) -> None:
-        """The device's loop ends what waits for it."""
+        self._draining = True
 
+    # ------------------------------------------------------------------------------------------ for snapshots
+    def state(self, run: RunId) -> dict[str, bytes]:
+        """All of a run as files, its pending gradient too."""
+        return self._loop.call(lambda: self._engine.checkpoint(run, with_gradient=True))
+
+    def forget(self, run: RunId) -> None:
+        """Drop a run from memory."""
+        self._residents.runs.pop(run, None)
+        self._loop.call(lambda: self._engine.drop(run))
+
+    # ------------------------------------------------------------------------------------------ applying
+    def _apply(self, op: TrainOp, resident: Resident) -> None:
+        """Carry a turn out and remember how it ended. What is no CallerError is raised and leaves no trace."""
+        outcome: Result | CallerError
+        try:
+            outcome = self._do(op)
+        except CallerError as error:
+            outcome = error
+        resident.applied(op.turn, outcome, changed=changes_state(op.action), now=self._clock())
+
+    def _recover(self, op: TrainOp, lease: Lease) -> Resident:
+        """The run as it was before `op`."""
+        started = self._clock()
+        self.forget(op.run)
+        if lease.snapshot is not None:
+            files = self._depot.get_folder(lease.snapshot)
+            self._loop.call(lambda: self._engine.load(op.run, files, with_optimizer=True))
+        resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started)
+        again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
+        for each in again:
+            if changes_state(each.action):
+                self._apply(each, resident)
+        self._residents.runs[op.run] = resident
+        if lease.snapshot is not None or again:
+            log.info(
+                "recovered from turn %d, %d ops applied again, in %.2f s",
+                lease.snapshot_turn,
+                len(again),
+                self._clock() - started,
+                extra={"action": "recover", "run": op.run},
+            )
+        return resident
+
+    # ------------------------------------------------------------------------------------------ actions
     def _do(self, op: TrainOp) -> Result:
         action = op.action
-        if op.turn > 0 and not self._loop.call(lambda: self._engine.has(op.run)):
+        if op.turn > 0 and not self._engine.has(op.run):
             raise RunLost(op.run)
         match action:
             case CreateRun():
@@ -87,21 +125,15 @@ class TrainWork:
             case LoadWeights():
                 return self._load(op.run, action)
             case ForwardBackward():
-                return self._loop.forward_backward(
-                    Batch(
-                        run_id=op.run,
-                        data=action.data,
-                        loss=action.loss,
-                        loss_config=action.loss_config,
-                        forward_only=action.forward_only,
-                    )
-                )
+                return self._loop.forward_backward(_batch(op.run, action))
             case OptimStep():
                 return StepResult(metrics=self._loop.call(lambda: self._engine.optim_step(op.run, action.adam)))
             case SaveWeights():
-                return self._save_weights(op, action)
+                files = self._loop.call(lambda: self._engine.checkpoint(op.run))
+                return self._saving.weights(op, action, files)
             case SavePolicy():
-                return self._save_policy(op, action)
+                files = self._loop.call(lambda: self._engine.adapter(op.run))
+                return self._saving.policy(op, action, files)
 
     def _load(self, run: RunId, action: LoadWeights) -> WeightsLoaded:
         try:
@@ -111,35 +143,12 @@ class TrainWork:
         self._loop.call(lambda: self._engine.load(run, files, with_optimizer=action.with_optimizer))
         return WeightsLoaded(run=run, path=action.path)
 
-    def _save_weights(self, op: TrainOp, action: SaveWeights) -> WeightsSaved:
-        files = self._loop.call(lambda: self._engine.checkpoint(op.run))
-        size = self._depot.put_folder(action.target, files)
-        self._publish(op, action, size, has_optimizer=True)
-        return WeightsSaved(path=action.path)
 
-    def _save_policy(self, op: TrainOp, action: SavePolicy) -> WeightsSaved:
-        files = self._loop.call(lambda: self._engine.adapter(op.run))
-        size = self._depot.put_folder(action.target, files)
-        if action.path is not None:
-            self._publish(op, action, size, has_optimizer=False)
-        elif self._hand_over is not None:
-            self._hand_over(action.target, files)
-        return WeightsSaved(path=action.path, sampler=action.sampler)
-
-    def _publish(self, op: TrainOp, action: SaveWeights | SavePolicy, size: int, *, has_optimizer: bool) -> None:
-        assert action.path is not None
-        now = datetime.now(UTC)
-        checkpoint = Checkpoint(
-            path=CheckpointPath.parse(action.path),
-            tenant=op.tenant,
-            key=action.target,
-            op=op.id,
-            size_bytes=size,
-            created_at=now,
-            has_optimizer=has_optimizer,
-            expires_at=now + timedelta(seconds=action.ttl_seconds) if action.ttl_seconds else None,
-            user_metadata=action.user_metadata,
-        )
-        replaced = self._catalog.publish_checkpoint(checkpoint, overwrite=action.overwrite)
-        if replaced is not None:
-            self._depot.delete_folder(replaced)
+def _batch(run: RunId, action: ForwardBackward) -> Batch:
+    return Batch(
+        run_id=run,
+        data=action.data,
+        loss=action.loss,
+        loss_config=action.loss_config,
+        forward_only=action.forward_only,
+    )

@@ -3,6 +3,7 @@ import pytest
 from openrl.domain.errors import FieldInvalid, RewardUnknown
 from openrl.domain.ids import OpId, TenantId
 from openrl.domain.op import RewardOp, ScoreTexts
+from openrl.ledger.port import Held
 from workers.reward import functions
 from workers.reward import work as reward_work
 from workers.reward.work import RewardWork
@@ -57,7 +58,7 @@ def test_an_unknown_function_is_named_with_the_known_ones() -> None:
 
 def test_texts_are_scored_in_order() -> None:
     action = ScoreTexts(reward="exact", texts=("a", "b", "a"), contexts=({"answer": "a"},) * 3)
-    scores = RewardWork()(RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action))
+    scores = RewardWork()(Held(op=RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action), epoch=1, attempt=1))
     assert scores.values == (1.0, 0.0, 1.0)
 
 
@@ -69,5 +70,5 @@ def test_a_pattern_that_never_ends_fails_its_op_and_not_the_worker(
         monkeypatch.setattr(reward_work, name, seconds)
     action = ScoreTexts(reward="regex", texts=("a", "a" * 60 + "b"), contexts=({}, {}), params={"pattern": "(a+)+$"})
     with pytest.raises(FieldInvalid, match=r"^texts\[1\]: was not scored in time"):
-        RewardWork()(RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action))
+        RewardWork()(Held(op=RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action), epoch=1, attempt=1))
     assert functions.find("regex")("a", {}, {"pattern": "a"}) == 1.0

@@ -1,0 +1,75 @@
+"""The runs whose state is in this process: under which lease, up to which turn, and what is not in a snapshot yet.
+
+Knows no engine and no ledger. Whoever applies a turn or reads a run's state holds the run's lock.
+"""
+
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from openrl.domain.errors import CallerError
+from openrl.domain.ids import RunId
+from openrl.domain.op import CreateRun, ForwardBackward, LoadWeights, OptimStep, TrainAction
+from openrl.domain.outcome import Result
+from openrl.ledger.port import Lease
+
+
+def changes_state(action: TrainAction) -> bool:
+    """Whether a run is another one after it, so that a recovery has to apply it again."""
+    match action:
+        case ForwardBackward():
+            return not action.forward_only
+        case CreateRun() | LoadWeights() | OptimStep():
+            return True
+        case _:
+            return False
+
+
+@dataclass(slots=True)
+class Resident:
+    """A run in memory."""
+
+    lease: Lease
+    turn: int  #: the last one applied
+    outcome: Result | CallerError | None = None  #: of that turn; None after a recovery
+    changed_at: float | None = None  #: when the oldest change that no snapshot has was made; None for none
+    used_at: float = 0.0
+
+    def applied(self, turn: int, outcome: Result | CallerError, *, changed: bool, now: float) -> None:
+        self.turn, self.outcome, self.used_at = turn, outcome, now
+        if changed and self.changed_at is None:
+            self.changed_at = now
+
+    def saved(self) -> None:
+        self.changed_at = None
+
+
+@dataclass(slots=True)
+class Residents:
+    runs: dict[RunId, Resident] = field(default_factory=dict)
+    _locks: defaultdict[RunId, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+    def lock(self, run: RunId) -> threading.Lock:
+        return self._locks[run]
+
+    def under(self, lease: Lease) -> Resident | None:
+        """The run, if its state here was made under this very lease; an older state may have missed turns."""
+        resident = self.runs.get(lease.run)
+        return resident if resident is not None and resident.lease.epoch == lease.epoch else None
+
+    def due(self, now: float, snapshot_seconds: float) -> list[RunId]:
+        """Runs with changes older than `snapshot_seconds`, those that waited longest first."""
+        waiting = [
+            (resident.changed_at, run)
+            for run, resident in list(self.runs.items())
+            if resident.changed_at is not None and now - resident.changed_at >= snapshot_seconds
+        ]
+        return [run for _, run in sorted(waiting)]
+
+    def idle(self, now: float, idle_seconds: float) -> list[RunId]:
+        """Runs that nobody used for so long and that a snapshot has whole."""
+        return [
+            run
+            for run, resident in list(self.runs.items())
+            if resident.changed_at is None and now - resident.used_at >= idle_seconds
+        ]

@@ -1,0 +1,50 @@
+"""Weights that leave the run: named checkpoints and policy versions, written whole and then entered in the catalog."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from openrl.catalog.repository import Catalog
+from openrl.depot.port import Depot
+from openrl.domain.checkpoint import Checkpoint, CheckpointPath
+from openrl.domain.ids import DepotKey
+from openrl.domain.op import SavePolicy, SaveWeights, TrainOp
+from openrl.domain.outcome import WeightsSaved
+
+#: Gives fresh sampler weights to a sample engine in the same process.
+HandOver = Callable[[DepotKey, dict[str, bytes]], None]
+
+
+class Saving:
+    def __init__(self, depot: Depot, catalog: Catalog, hand_over: HandOver | None) -> None:
+        self._depot, self._catalog, self._hand_over = depot, catalog, hand_over
+
+    def weights(self, op: TrainOp, action: SaveWeights, files: dict[str, bytes]) -> WeightsSaved:
+        size = self._depot.put_folder(action.target, files)
+        self._publish(op, action, size)
+        return WeightsSaved(path=action.path)
+
+    def policy(self, op: TrainOp, action: SavePolicy, files: dict[str, bytes]) -> WeightsSaved:
+        size = self._depot.put_folder(action.target, files)
+        if action.path is not None:
+            self._publish(op, action, size)
+        elif self._hand_over is not None:
+            self._hand_over(action.target, files)
+        return WeightsSaved(path=action.path, sampler=action.sampler)
+
+    def _publish(self, op: TrainOp, action: SaveWeights | SavePolicy, size_bytes: int) -> None:
+        assert action.path is not None
+        now = datetime.now(UTC)
+        checkpoint = Checkpoint(
+            path=CheckpointPath.parse(action.path),
+            tenant=op.tenant,
+            key=action.target,
+            op=op.id,
+            size_bytes=size_bytes,
+            created_at=now,
+            has_optimizer=isinstance(action, SaveWeights),
+            expires_at=now + timedelta(seconds=action.ttl_seconds) if action.ttl_seconds else None,
+            user_metadata=action.user_metadata,
+        )
+        replaced = self._catalog.publish_checkpoint(checkpoint, overwrite=action.overwrite)
+        if replaced is not None:
+            self._depot.delete_folder(replaced)

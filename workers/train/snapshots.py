@@ -1,0 +1,91 @@
+"""Keeps runs recoverable: writes their state to the depot in the background and shortens their journals.
+
+A snapshot is the adapter, the optimizer and the pending gradient after one turn. It is written some seconds after a
+change, so that many changes share one; what came since is in the journal.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+
+from openrl.depot.port import Depot
+from openrl.domain.errors import LeaseLost, TurnUnsettled
+from openrl.domain.ids import DepotKey, RunId
+from openrl.ledger.port import Ledger
+from workers.train.residents import Resident, Residents
+
+log = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """`state` answers a run's files; it is called with the run's lock held. `forget` drops a run from memory."""
+
+    def __init__(
+        self,
+        residents: Residents,
+        ledger: Ledger,
+        depot: Depot,
+        *,
+        state: Callable[[RunId], dict[str, bytes]],
+        forget: Callable[[RunId], None],
+        every_seconds: float,
+        idle_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._residents, self._ledger, self._depot = residents, ledger, depot
+        self._state, self._forget = state, forget
+        self._every_seconds, self._idle_seconds, self._clock = every_seconds, idle_seconds, clock
+
+    def tick(self) -> None:
+        """Write what is due; let go of what is idle."""
+        for run in self._residents.due(self._clock(), self._every_seconds):
+            self.write(run)
+        for run in self._residents.idle(self._clock(), self._idle_seconds):
+            self._page_out(run)
+
+    def flush(self) -> None:
+        """Write everything that changed."""
+        for run in self._residents.due(self._clock(), 0.0):
+            self.write(run)
+
+    def write(self, run: RunId) -> None:
+        """One snapshot; nothing where the run has not changed or is another worker's by now."""
+        with self._residents.lock(run):
+            resident = self._residents.runs.get(run)
+            if resident is None or resident.changed_at is None:
+                return
+            files, turn = self._state(run), resident.turn
+            resident.saved()
+        key = DepotKey(f"snapshots/{uuid.uuid4().hex}")
+        try:
+            self._depot.put_folder(key, files)
+            before = self._ledger.snapshotted(resident.lease, turn, key)
+        except LeaseLost:
+            log.warning("snapshot refused: the run is another worker's now", extra={"action": "snapshot", "run": run})
+            self._drop(run, resident)
+            self._depot.delete_folder(key)
+        except TurnUnsettled:  # the op's worker thread has yet to write its end down
+            self._not_saved(run, resident)
+            self._depot.delete_folder(key)
+        except Exception:
+            self._not_saved(run, resident)
+            raise
+        else:
+            if before is not None:
+                self._depot.delete_folder(before)
+
+    def _not_saved(self, run: RunId, resident: Resident) -> None:
+        with self._residents.lock(run):
+            resident.changed_at = self._clock()
+
+    def _drop(self, run: RunId, resident: Resident) -> None:
+        with self._residents.lock(run):
+            if self._residents.runs.get(run) is resident:
+                self._forget(run)
+
+    def _page_out(self, run: RunId) -> None:
+        with self._residents.lock(run):
+            if run in self._residents.idle(self._clock(), self._idle_seconds):
+                self._forget(run)
+                log.info("paged out", extra={"action": "page_out", "run": run})
