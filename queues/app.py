@@ -33,6 +33,10 @@ def make_app(redis_url: str) -> Celery:
             "visibility_timeout": VISIBILITY_SECONDS,
             "socket_keepalive": True,
             "health_check_interval": 10,
+            # A ring that finds no broker gives up at once: its row is written, and the sweep rings again.
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0,
         },
     )
     return app

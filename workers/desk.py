@@ -37,7 +37,7 @@ def _carry_out(ledger: Ledger, work: Work, held: Held) -> None:
         ledger.failed(held, failure_of(error))
         raise
     except Exception as error:  # a bug is still an answer: no client waits on silence
-        ledger.failed(held, failure_of(error))
+        ledger.failed(held, failure_of(error), applied=False)
         raise
     else:
         ledger.done(held, result)

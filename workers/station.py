@@ -78,6 +78,7 @@ def opened(settings: Settings, ring: Ring) -> Iterator[Station]:
             client = connect(settings.redis_url, retries=RETRIES, longest_pause_seconds=PAUSE_SECONDS)
             closing.callback(client.close)
             depot = FsspecDepot(settings.depot_at)
+            depot.check()
             limits = Limits(**settings.ledger.model_dump())
             ledger = RedisLedger(client, depot, ring, holder=worker, limits=limits)
         keeper = Keeper(ledger)

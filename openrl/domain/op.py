@@ -116,6 +116,17 @@ class ScoreTexts:
     params: dict[str, str] = field(default_factory=dict)
 
 
+def changes_run(action: "Action") -> bool:
+    """Whether a run is another one after it, so that a recovery has to do it again."""
+    match action:
+        case ForwardBackward():
+            return not action.forward_only
+        case CreateRun() | LoadWeights() | OptimStep():
+            return True
+        case _:
+            return False
+
+
 # ------------------------------------------------------------------------------------------------ shapes
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOp:

@@ -120,6 +120,7 @@ def open_services(settings: Settings) -> Iterator[Services]:
         closing.callback(catalog.close)
         catalog.migrate()
         depot = FsspecDepot(settings.depot_at)
+        depot.check()
         client = connect(settings.redis_url, retries=RETRIES, longest_pause_seconds=PAUSE_SECONDS)
         closing.callback(client.close)
         app = make_app(settings.redis_url)

@@ -21,7 +21,7 @@ from openrl.domain.errors import (
     WornOut,
 )
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
-from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp
+from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger.port import Held, Lease, Limits, Ring, Swept
 
@@ -212,8 +212,8 @@ class MemoryLedger:
     def done(self, held: Held, result: Result) -> None:
         self._settle_held(held, result=result)
 
-    def failed(self, held: Held, failure: Failure) -> None:
-        self._settle_held(held, failure=failure)
+    def failed(self, held: Held, failure: Failure, *, applied: bool = True) -> None:
+        self._settle_held(held, failure=failure, applied=applied)
 
     def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         with self._lock:
@@ -222,7 +222,9 @@ class MemoryLedger:
                 self._settle(row, failure=failure_of(error))
         self._ring_all()
 
-    def _settle_held(self, held: Held, *, result: Result | None = None, failure: Failure | None = None) -> None:
+    def _settle_held(
+        self, held: Held, *, result: Result | None = None, failure: Failure | None = None, applied: bool = True
+    ) -> None:
         with self._lock:
             row = self._rows.get(held.op.id)
             if row is None or not self._holds(held):
@@ -231,7 +233,7 @@ class MemoryLedger:
                     return  # the same settlement again
                 raise LeaseLost(held.op.id)
             row.settled_by = held.epoch
-            if isinstance(row.op, TrainOp):
+            if isinstance(row.op, TrainOp) and applied and changes_run(row.op.action):
                 self._runs[row.op.run].journal[row.op.turn] = row.op.id
             self._settle(row, result=result, failure=failure)
         self._ring_all()

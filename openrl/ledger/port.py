@@ -102,7 +102,7 @@ class Ledger(Protocol):
         ...
 
     def journal(self, run: RunId) -> list[TrainOp]:
-        """The ops that were applied to the run since its newest snapshot, those that failed in it too, by turn."""
+        """The ops that changed the run since its newest snapshot, those that failed in it too, by turn."""
         ...
 
     def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
@@ -115,8 +115,9 @@ class Ledger(Protocol):
         """Settle with a result; wakes waiters, rings what became runnable. Raises LeaseLost on a stale epoch."""
         ...
 
-    def failed(self, held: Held, failure: Failure) -> None:
-        """Settle with a failure; the run's next turn goes on. Raises LeaseLost on a stale epoch."""
+    def failed(self, held: Held, failure: Failure, *, applied: bool = True) -> None:
+        """Settle with a failure; the run's next turn goes on. `applied=False` for one that says nothing of the request:
+        a recovery leaves the op out. Raises LeaseLost on a stale epoch."""
         ...
 
     def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:

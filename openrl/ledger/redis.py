@@ -24,7 +24,7 @@ from openrl.domain.errors import (
     WornOut,
 )
 from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
-from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp
+from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
@@ -160,14 +160,15 @@ class RedisLedger:
             self._discard(key)
             raise
 
-    def failed(self, held: Held, failure: Failure) -> None:
-        self._settle(held, Status.FAILED, "failure", codec.encode(failure))
+    def failed(self, held: Held, failure: Failure, *, applied: bool = True) -> None:
+        self._settle(held, Status.FAILED, "failure", codec.encode(failure), applied=applied)
 
     def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         self._follow_up(*self._call("cancel", op_id, codec.encode(failure_of(error))))
 
-    def _settle(self, held: Held, status: Status, *ending: str | bytes) -> None:
-        word, bells, bodies = self._call("settle", held.op.id, held.epoch, status, *ending)
+    def _settle(self, held: Held, status: Status, *ending: str | bytes, applied: bool = True) -> None:
+        again = int(applied and changes_run(held.op.action))
+        word, bells, bodies = self._call("settle", held.op.id, held.epoch, status, again, *ending)
         if word == b"lost":
             raise LeaseLost(held.op.id)
         self._follow_up(bells, bodies)

@@ -10,7 +10,7 @@
 -- next         hash    run -> the turn it has come to (absent: 0); kept for ever, some 100 bytes a run
 -- turns:<run>  zset    ids of unsettled ops by turn
 -- skips:<run>  set     turns settled before the run came to them
--- journal:<run> zset   ids of settled ops that a worker applied since the run's newest snapshot, by turn
+-- journal:<run> zset   ids of settled ops that changed the run since its newest snapshot, by turn
 -- lease:<run>  hash    holder epoch snapshot snapshot_turn; kept for ever, some 200 bytes a run
 -- holders      zset    workers by the time their leases lapse
 -- gaps         zset    runs that wait for a missing turn with ops behind it, by the time these became blocked

@@ -8,6 +8,8 @@ from openrl.config import Settings
 from openrl.domain.model import ModelCard
 from openrl.models.catalogue import find, resolve
 from workers.device.loop import DeviceLoop
+from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
+from workers.expiry import expire
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_threads
 from workers.sample.engine import SampleEngine
@@ -38,12 +40,16 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
     trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
     sampler = _sampler(here, base, source, settings) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler)
-    loop.start()
-    closing.callback(loop.stop)
     if sampler is not None:
         here.works["sample"] = SampleWork(sampler, loop)
+        closing.callback(sampler.close)
+    loop.start()
+    closing.callback(loop.stop)
     if trainer is not None:
-        saving = Saving(here.depot, Catalog(settings.catalog_at), sampler.put_files if sampler else None)
+        catalog = Catalog(settings.catalog_at)
+        closing.callback(catalog.close)
+        closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: expire(catalog, here.depot)).start().stop)
+        saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
         _train(here, settings, closing, trainer, loop, saving)
     return _card(base, source, settings, trains=trains, samples=samples)
 

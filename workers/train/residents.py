@@ -9,20 +9,8 @@ from dataclasses import dataclass, field
 
 from openrl.domain.errors import CallerError
 from openrl.domain.ids import RunId
-from openrl.domain.op import CreateRun, ForwardBackward, LoadWeights, OptimStep, TrainAction
 from openrl.domain.outcome import Result
 from openrl.ledger.port import Lease
-
-
-def changes_state(action: TrainAction) -> bool:
-    """Whether a run is another one after it, so that a recovery has to apply it again."""
-    match action:
-        case ForwardBackward():
-            return not action.forward_only
-        case CreateRun() | LoadWeights() | OptimStep():
-            return True
-        case _:
-            return False
 
 
 @dataclass(slots=True)

@@ -40,14 +40,23 @@ class Snapshots:
     def tick(self) -> None:
         """Write what is due; let go of what is idle."""
         for run in self._residents.due(self._clock(), self._every_seconds):
-            self.write(run)
+            self._try(run)
         for run in self._residents.idle(self._clock(), self._idle_seconds):
             self._page_out(run)
 
     def flush(self) -> None:
         """Write everything that changed."""
         for run in self._residents.due(self._clock(), 0.0):
+            self._try(run)
+
+    def _try(self, run: RunId) -> None:
+        """A run that cannot be written goes to the end of the line and keeps nobody from being written."""
+        try:
             self.write(run)
+        except Exception:
+            log.exception("no snapshot; to be tried again", extra={"action": "snapshot", "run": run})
+            if resident := self._residents.runs.get(run):
+                self._not_saved(run, resident)
 
     def write(self, run: RunId) -> None:
         """One snapshot; nothing where the run has not changed or is another worker's by now."""

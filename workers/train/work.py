@@ -20,13 +20,14 @@ from openrl.domain.op import (
     SavePolicy,
     SaveWeights,
     TrainOp,
+    changes_run,
 )
 from openrl.domain.outcome import Result, RunCreated, StepResult, WeightsLoaded
 from openrl.ledger.port import Held, Lease, Ledger
 from workers.device.loop import DeviceLoop
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
-from workers.train.residents import Resident, Residents, changes_state
+from workers.train.residents import Resident, Residents
 from workers.train.saving import Saving
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,8 @@ class TrainWork:
             outcome = self._do(op)
         except CallerError as error:
             outcome = error
-        resident.applied(op.turn, outcome, changed=changes_state(op.action), now=self._clock())
+        changed = changes_run(op.action) and self._engine.has(op.run)  # what could not be created has no state to keep
+        resident.applied(op.turn, outcome, changed=changed, now=self._clock())
 
     def _recover(self, op: TrainOp, lease: Lease) -> Resident:
         """The run as it was before `op`."""
@@ -100,8 +102,7 @@ class TrainWork:
         resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
-            if changes_state(each.action):
-                self._apply(each, resident)
+            self._apply(each, resident)
         self._residents.runs[op.run] = resident
         if lease.snapshot is not None or again:
             log.info(

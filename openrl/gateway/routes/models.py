@@ -1,5 +1,6 @@
 """Runs: created from a base model or from weights, and described."""
 
+import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -46,7 +47,12 @@ def _create(call: Call) -> Response:
     lora = to_lora(wanted, card)
     run = _new_run(call, wanted.session_id, wanted.model_seq_id, card.name, wanted.base_model, lora)
     run = replace(run, user_metadata=wanted.user_metadata or {})
-    return _begin(call, run, CreateRun(base_model=card.name, lora=lora))
+    return _begin(call, run, CreateRun(base_model=card.name, lora=_seeded(lora)))
+
+
+def _seeded(lora: LoraSpec) -> LoraSpec:
+    """With a seed in any case: whoever creates the run again after a crash must get the same weights."""
+    return lora if lora.seed is not None else replace(lora, seed=secrets.randbits(31))
 
 
 def create_from_weights(call: Call, wanted: CreateFromWeights) -> Response:

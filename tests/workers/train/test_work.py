@@ -1,72 +1,311 @@
-"""Which turns reach the engine; the engine itself is a double that counts them."""
+"""Turns are applied once and in order, and a run that is lost from memory comes back as it was.
 
+The engine here remembers a run as the list of what was done to it, so that two states can be compared exactly.
+"""
+
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from openrl.domain.errors import LeaseLost
+from openrl.depot.filesystem import FsspecDepot
+from openrl.domain.datum import Loss
+from openrl.domain.errors import CallerError, Draining, FieldInvalid, GradientNotFinite, LeaseLost, RunLost
 from openrl.domain.ids import OpId, RunId, TenantId
-from openrl.domain.op import CreateRun, OptimStep, TrainOp
-from openrl.domain.outcome import StepResult
+from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
+from openrl.domain.outcome import BatchResult, failure_of
 from openrl.domain.run import AdamParams, LoraSpec
+from openrl.ledger.memory import MemoryLedger
+from openrl.ledger.port import Held
+from workers.train.batch import Batch
+from workers.train.residents import Residents
+from workers.train.snapshots import Snapshots
 from workers.train.work import TrainWork
 
-RUN = RunId("r")
+RUN = RunId("s:train:0")
 
 
-class CountingEngine:
+class DiaryEngine:
+    """A run is the diary of its changes."""
+
     def __init__(self) -> None:
-        self.runs: set[RunId] = set()
-        self.steps = 0
+        self.diaries: dict[str, list[str]] = {}
+        self.calls = 0
 
-    def has(self, run: RunId) -> bool:
-        return run in self.runs
+    def has(self, run: str) -> bool:
+        return run in self.diaries
 
-    def create(self, run: RunId, lora: LoraSpec) -> None:
-        self.runs.add(run)
+    def create(self, run: str, lora: LoraSpec) -> None:
+        self.calls += 1
+        self.diaries[run] = [f"rank {lora.rank}"]
 
-    def optim_step(self, run: RunId, adam: AdamParams) -> dict[str, float]:
-        self.steps += 1
-        return {"step": float(self.steps)}
+    def load(self, run: str, files: dict[str, bytes], *, with_optimizer: bool) -> None:
+        self.diaries[run] = json.loads(files["diary"])
+
+    def drop(self, run: str) -> None:
+        self.diaries.pop(run, None)
+
+    def checkpoint(self, run: str, *, with_gradient: bool = False) -> dict[str, bytes]:
+        return {"diary": json.dumps(self.diaries[run]).encode()}
+
+    def optim_step(self, run: str, adam: AdamParams) -> dict[str, float]:
+        self.calls += 1
+        if adam.learning_rate == 666:
+            self.diaries[run].append("gradient dropped")
+            raise GradientNotFinite("optim_step")
+        self.diaries[run].append(f"step {adam.learning_rate}")
+        return {"lr": adam.learning_rate}
+
+    def pass_over(self, batch: Batch) -> BatchResult:
+        self.calls += 1
+        if batch.loss is Loss.DRO:
+            raise FieldInvalid("data", "bad")
+        if not batch.forward_only:
+            self.diaries[batch.run_id].append("pass")
+        return BatchResult(logprobs=(), metrics={})
 
 
 class AtOnce:
-    """A device loop that runs calls where they are made."""
+    """A device loop without a thread."""
 
-    def call(self, function: Any) -> Any:
+    def __init__(self, engine: DiaryEngine) -> None:
+        self._engine = engine
+
+    def call(self, function: Callable[[], Any]) -> Any:
         return function()
 
+    def forward_backward(self, batch: Batch) -> BatchResult:
+        return self._engine.pass_over(batch)
 
-def _work() -> tuple[TrainWork, CountingEngine]:
-    engine: Any = CountingEngine()
-    loop: Any = AtOnce()
-    work = TrainWork(engine, loop, depot=None, catalog=None)  # type: ignore[arg-type]  # nothing is saved here
-    work(
-        TrainOp(
-            id=OpId("0"),
-            tenant=TenantId("t"),
-            run=RUN,
-            turn=0,
-            action=CreateRun(base_model="tiny", lora=LoraSpec(rank=4)),
+
+class Worker:
+    """A worker process of its own on a common ledger and depot."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.ledger = world.ledger.seen_by(name)
+        self.engine = DiaryEngine()
+        self.residents = Residents()
+        engine: Any = self.engine
+        loop: Any = AtOnce(self.engine)
+        saving: Any = None
+        clock = world.clock
+        self.work = TrainWork(engine, loop, self.ledger, world.depot, saving, self.residents, clock)
+        self.snapshots = Snapshots(
+            self.residents,
+            self.ledger,
+            world.depot,
+            state=self.work.state,
+            forget=self.work.forget,
+            every_seconds=5.0,
+            idle_seconds=60.0,
+            clock=clock,
         )
-    )
-    return work, engine
+
+    def claim(self, op_id: OpId) -> Held:
+        held = self.ledger.claim(op_id)
+        assert held is not None
+        return held
+
+    def serve(self, op_id: OpId) -> None:
+        held = self.claim(op_id)
+        try:
+            result = self.work(held)
+        except CallerError as error:
+            self.ledger.failed(held, failure_of(error))
+        else:
+            self.ledger.done(held, result)
+
+    @property
+    def diary(self) -> list[str]:
+        return self.engine.diaries[RUN]
 
 
-def _step(turn: int) -> TrainOp:
-    return TrainOp(id=OpId(str(turn)), tenant=TenantId("t"), run=RUN, turn=turn, action=OptimStep(adam=AdamParams()))
+class World:
+    def __init__(self, folder: str) -> None:
+        self.now = 1000.0
+        self.ledger = MemoryLedger(lambda bell: None, clock=self.clock)
+        self.depot = FsspecDepot(f"file://{folder}")
+        self.turns = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def append(self, action: TrainAction) -> OpId:
+        op_id = OpId(f"op{self.turns}")
+        op = TrainOp(id=op_id, tenant=TenantId("t"), run=RUN, turn=self.turns, action=action)
+        self.turns += 1
+        return self.ledger.append(op, Bell(op=op_id, queue="q", task="t", summary=""))
+
+    def create(self) -> OpId:
+        return self.append(CreateRun(base_model="m", lora=LoraSpec(rank=4, seed=1)))
+
+    def step(self, rate: float) -> OpId:
+        return self.append(OptimStep(adam=AdamParams(learning_rate=rate)))
+
+    def batch(self, loss: Loss = Loss.PPO, *, forward_only: bool = False) -> OpId:
+        return self.append(ForwardBackward(data=(), loss=loss, forward_only=forward_only))
+
+    def snapshot_folders(self) -> set[str]:
+        return {key.split("/")[1] for key in self.depot.list("snapshots")}
 
 
-def test_a_turn_that_comes_twice_is_applied_once() -> None:
-    work, engine = _work()
-    assert work(_step(1)) == work(_step(1)) == StepResult(metrics={"step": 1.0})
-    assert engine.steps == 1
+@pytest.fixture
+def world(tmp_path: Any) -> World:
+    return World(str(tmp_path))
 
 
-def test_a_thread_that_slept_through_its_turn_does_not_apply_it_after_the_next() -> None:
-    work, engine = _work()
-    work(_step(1))
-    work(_step(2))
+@pytest.fixture
+def first(world: World) -> Worker:
+    return Worker(world, "first")
+
+
+def lived(world: World, worker: Worker) -> list[str]:
+    """A life with everything in it that a recovery has to get right."""
+    for op_id in (
+        world.create(),
+        world.batch(),
+        world.step(1),
+        world.batch(forward_only=True),
+        world.batch(Loss.DRO),
+        world.batch(),
+        world.step(666),
+        world.batch(),
+    ):
+        worker.serve(op_id)
+    return worker.diary
+
+
+def test_a_turn_that_comes_twice_is_applied_once(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    held = first.claim(world.step(1))
+    assert first.work(held) == first.work(held)
+    assert first.engine.calls == 2
+
+
+def test_a_failed_turn_that_comes_twice_fails_twice_and_is_applied_once(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    held = first.claim(world.step(666))
+    for _ in range(2):
+        with pytest.raises(GradientNotFinite):
+            first.work(held)
+    assert first.engine.calls == 2
+
+
+def test_a_thread_that_slept_through_its_turn_applies_nothing(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    op_id = world.step(1)
+    sleeper = first.claim(op_id)
+    world.now += 60
+    first.ledger.sweep()
+    first.serve(op_id)
+    first.serve(world.step(2))
     with pytest.raises(LeaseLost):
-        work(_step(1))
-    assert engine.steps == 2
+        first.work(sleeper)
+    assert first.diary == ["rank 4", "step 1", "step 2"]
+
+
+def test_another_worker_recovers_from_the_journal_alone(world: World, first: Worker) -> None:
+    diary = list(lived(world, first))
+    world.now += 60
+    second = Worker(world, "second")
+    second.serve(world.step(2))
+    assert second.diary == [*diary, "step 2"]
+
+
+def test_another_worker_recovers_from_a_snapshot_and_what_came_since(world: World, first: Worker) -> None:
+    lived(world, first)
+    first.snapshots.flush()
+    first.serve(world.step(3))
+    diary = list(first.diary)
+    world.now += 60
+    second = Worker(world, "second")
+    second.serve(world.step(2))
+    assert second.diary == [*diary, "step 2"]
+    assert second.engine.calls == 2, "only what the snapshot lacks was done again"
+
+
+def test_a_worker_that_lost_its_lease_and_got_it_back_does_not_trust_its_memory(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    first.serve(world.step(1))
+    world.now += 60
+    second = Worker(world, "second")
+    second.serve(world.step(2))
+    world.now += 60
+    first.serve(world.step(3))
+    assert first.diary == ["rank 4", "step 1", "step 2", "step 3"]
+
+
+def test_a_snapshot_is_written_when_it_is_due_and_replaces_the_one_before(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    first.snapshots.tick()
+    assert world.snapshot_folders() == set()
+    world.now += 5
+    first.snapshots.tick()
+    (before,) = world.snapshot_folders()
+    world.now += 50
+    first.snapshots.tick()
+    assert world.snapshot_folders() == {before}, "nothing changed since"
+    first.serve(world.step(1))
+    world.now += 5
+    first.snapshots.tick()
+    (after,) = world.snapshot_folders()
+    assert after != before
+    assert first.ledger.journal(RUN) == []
+
+
+def test_a_turn_in_a_snapshot_is_never_applied_again(world: World, first: Worker) -> None:
+    """The worker dies after the state was written and before the turn's end was."""
+    first.serve(world.create())
+    op_id = world.step(1)
+    first.work(first.claim(op_id))
+    world.now += 5
+    first.snapshots.tick()
+    assert world.snapshot_folders() == set(), "refused, because the turn has not ended"
+    world.now += 60
+    first.ledger.sweep()
+    second = Worker(world, "second")
+    second.serve(op_id)
+    assert second.diary == ["rank 4", "step 1"]
+
+
+def test_a_zombies_snapshot_is_refused_and_its_memory_dropped(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    world.now += 60
+    second = Worker(world, "second")
+    second.serve(world.step(1))
+    first.snapshots.tick()
+    assert not first.engine.has(RUN)
+    assert world.snapshot_folders() == set()
+
+
+def test_an_idle_run_leaves_memory_and_comes_back_with_its_next_turn(world: World, first: Worker) -> None:
+    diary = list(lived(world, first))
+    world.now += 61
+    first.snapshots.tick()
+    assert not first.engine.has(RUN)
+    first.serve(world.step(4))
+    assert first.diary == [*diary, "step 4"]
+
+
+def test_a_draining_worker_takes_nothing_new_and_hands_its_runs_over(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    op_id = world.step(1)
+    held = first.claim(op_id)
+    first.work.drain()
+    with pytest.raises(Draining):
+        first.work(held)
+    first.ledger.give_back(held, Draining(), counts=False)
+    first.snapshots.flush()
+    first.ledger.release([RUN])
+    second = Worker(world, "second")
+    second.serve(op_id)
+    assert second.diary == ["rank 4", "step 1"]
+
+
+def test_a_run_that_was_never_created_here_is_lost_and_says_so(world: World, first: Worker) -> None:
+    world.ledger.skip(RUN, 0)
+    world.turns = 1
+    held = first.claim(world.step(1))
+    with pytest.raises(RunLost):
+        first.work(held)
