@@ -2,6 +2,7 @@
 
 import logging
 
+from openrl.cli.open_files import allow_many
 from openrl.cli.ports import BACKLOG, listening
 from openrl.config import Settings
 
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises OperatorError: a taken port, a catalog out of reach."""
+    allow_many()
     with listening("gateway", settings.gateway.host, settings.gateway.port) as sock:
         import uvicorn
 

@@ -190,7 +190,7 @@ def keys_list(data_dir: DataDir = None) -> None:
 def keys_revoke(
     key_id: Annotated[int, typer.Argument(help="As `openrl keys list` shows it.")], data_dir: DataDir = None
 ) -> None:
-    """Refuse a key from now on."""
+    """Refuse a key, at the latest half a minute from now."""
     from openrl.cli.keys import revoke
 
     revoke(_settings(data_dir=data_dir), key_id)

@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 from openrl.config import Gateway, Settings
 from openrl.domain.ids import OpId, WorkerId
-from openrl.domain.op import Bell
+from openrl.domain.op import Bell, queue_of
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.gateway.app import create_app
 from openrl.gateway.doubles import serving
@@ -77,7 +77,7 @@ class Listener:
     def listen(self):
         while not self.stopped.is_set():
             try:
-                found = self.client.brpop([train_queue(TOY_CARD.name)], timeout=0.2)
+                found = self.client.brpop([train_queue(TOY_CARD.name), queue_of(WorkerId("toy"))], timeout=0.2)
             except redis.RedisError:
                 continue
             if found:

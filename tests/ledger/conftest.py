@@ -16,7 +16,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
-from openrl.domain.op import Bell, Op, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainOp
+from openrl.domain.op import Bell, Op, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainAction, TrainOp
 from openrl.domain.outcome import Scores, StepResult
 from openrl.domain.run import AdamParams
 from openrl.domain.sampling import SamplingParams
@@ -142,10 +142,10 @@ class Scene:
     def append(self, op: Op) -> OpId:
         return self.ledger.append(op, Bell(op=op.id, queue="q", task="t", summary="s"))
 
-    def turn(self, turn: int, run: str = "r", tenant: str = "anna") -> OpId:
+    def turn(self, turn: int, action: TrainAction | None = None, run: str = "r", tenant: str = "anna") -> OpId:
         """Append a training op; its id tells run and turn, and differs from every other's."""
         op_id = OpId(f"{run}.{turn}.{next(self.numbers)}")
-        action = OptimStep(adam=AdamParams())
+        action = action or OptimStep(adam=AdamParams())
         return self.append(TrainOp(id=op_id, tenant=TenantId(tenant), run=RunId(run), turn=turn, action=action))
 
     def sample(self, number: int = 0, tenant: str = "anna", tokens: int = 4) -> OpId:

@@ -4,8 +4,9 @@ import pytest
 
 from openrl.domain.errors import LeaseLost, OpCancelled, RunLost, TurnUnsettled
 from openrl.domain.ids import DepotKey, RunId
-from openrl.domain.op import Status, queue_of
+from openrl.domain.op import SavePolicy, Status, queue_of
 from openrl.domain.outcome import StepResult, failure_of
+from openrl.ledger.keys import body_key
 
 RUN = RunId("r")
 RESULT = StepResult(metrics={})
@@ -75,6 +76,17 @@ def test_the_journal_tells_what_was_applied_in_order_with_its_bodies(stage):
         (ids[0], 0, "optim_step"),
         (ids[1], 1, "optim_step"),
     ], "a cancelled op was never applied; one that failed at work was"
+
+
+def test_what_a_recovery_need_not_do_again_is_not_kept(stage):
+    scene = stage(inline_bytes=1)
+    a = scene.for_worker("a")
+    first, save, bug = scene.turn(0), scene.turn(1, SavePolicy(target=DepotKey("policies/1"))), scene.turn(2)
+    apply(a, first)
+    apply(a, save)
+    a.failed(a.claim(bug), failure_of(MemoryError()), applied=False)
+    assert [op.id for op in a.journal(RUN)] == [first]
+    assert not [key for key in scene.shelf if key in (body_key(save), body_key(bug))]
 
 
 def test_a_snapshot_shortens_the_journal_and_names_the_one_it_replaces(stage):
