@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from loads import Report, add_common, embedded_broker, serving
+from rig import Report, add_common, embedded_broker, serving
 
 TOKENS = [5, 6, 7, 8]
 

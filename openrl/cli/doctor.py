@@ -14,6 +14,7 @@ from openrl.cli.ports import LOCAL, require_port
 from openrl.cli.text import columns
 from openrl.config import Settings
 from openrl.domain.errors import BaseModelMissing, BrokerMissing, BrokerUnreachable, PortTaken, SettingInvalid
+from openrl.machine import BF16_FLAGS, cpu_flags, usable_cores
 from openrl.models.catalogue import find, resolve
 
 _LEAST_FREE_GB = 2.0  #: of disk: broker files, snapshots, checkpoints of small adapters
@@ -70,7 +71,7 @@ def device(settings: Settings) -> Finding:
     try:
         import torch
 
-        from workers.model.devices import choose_device, choose_dtype, usable_cores
+        from workers.model.devices import choose_device, choose_dtype
     except ImportError as error:
         return Finding(what="device", level=Level.FAIL, fact=f"no torch: {error}", fix="pip install 'openrl[serve]'")
     try:
@@ -78,7 +79,7 @@ def device(settings: Settings) -> Finding:
         dtype = str(choose_dtype(settings.worker.dtype, chosen)).removeprefix("torch.")
     except SettingInvalid as error:
         return Finding(what="device", level=Level.FAIL, fact=str(error), fix="--device auto takes what is there")
-    fast = [flag for flag in ("avx512_bf16", "amx_bf16") if flag in machine.cpu_flags()]
+    fast = sorted(BF16_FLAGS & cpu_flags())
     features = (
         f", {' '.join(fast) or 'no bfloat16 instructions'}, {usable_cores()} cores" if chosen.type == "cpu" else ""
     )

@@ -1,16 +1,14 @@
-"""What this machine has, read without torch: packages, memory, bfloat16, the size of a model."""
+"""Whether this machine has what a service needs, judged without torch: packages, and memory for the base model."""
 
 import importlib.util
 import json
-import os
 import struct
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
-import psutil
-
 from openrl.domain.errors import ModelWontFit, PackageMissing
+from openrl.machine import free_memory_bytes, multiplies_bfloat16
 
 #: Import names of what the components need; `serve` looks for them before it starts anything.
 GATEWAY_PACKAGES = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "zstandard", "google.protobuf", "orjson")
@@ -19,7 +17,6 @@ DEVICE_PACKAGES = ("torch", "transformers", "safetensors")
 FLOWER_PACKAGES = ("flower",)
 
 PROCESS_GB = 1.0  #: of a worker beside its base weights: libraries, activations, a few adapters
-_BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 
 
 def missing_packages(names: Iterable[str]) -> list[str]:
@@ -39,25 +36,7 @@ def parameters(folder: Path) -> int:
 
 def weight_bytes(dtype: str) -> int:
     """Bytes per base weight that a worker on this machine's CPU will use for that setting."""
-    return 2 if dtype == "bfloat16" or (dtype == "auto" and has_fast_bf16()) else 4
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def has_fast_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether the CPU multiplies bfloat16 in hardware."""
-    return bool(_BF16_FLAGS & set(cpu_flags(cpuinfo)))
-
-
-def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
-    """Instruction sets of the first core; empty where the system does not tell."""
-    if not cpuinfo.exists():
-        return []
-    flags = (line for line in cpuinfo.read_text().splitlines() if line.startswith("flags"))
-    return next(flags, ":").partition(":")[2].split()
+    return 2 if dtype == "bfloat16" or (dtype == "auto" and multiplies_bfloat16()) else 4
 
 
 def weights_in_main_memory(device: str) -> bool:
@@ -65,13 +44,9 @@ def weights_in_main_memory(device: str) -> bool:
     return device in ("cpu", "mps") or (device == "auto" and not Path("/dev/nvidiactl").exists())
 
 
-def free_gb(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
-    """Memory that processes may still take: the machine's, or the container's where that is less."""
-    free = float(psutil.virtual_memory().available)
-    limit, used = cgroup / "memory.max", cgroup / "memory.current"
-    if limit.exists() and used.exists() and (bound := limit.read_text().strip()) != "max":
-        free = min(free, int(bound) - int(used.read_text()) + _reclaimable(cgroup / "memory.stat"))
-    return free / 1e9
+def free_gb() -> float:
+    """Main memory that processes may still take."""
+    return free_memory_bytes() / 1e9
 
 
 def needed_gb(folder: Path, dtype: str, copies: int) -> float:
@@ -98,11 +73,3 @@ def _count(safetensors: Path) -> int:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
     return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
-
-
-def _reclaimable(stat: Path) -> int:
-    """Bytes of file cache that the kernel gives back when asked."""
-    if not stat.exists():
-        return 0
-    fields = dict(line.split() for line in stat.read_text().splitlines())
-    return int(fields.get("inactive_file", 0))

@@ -8,6 +8,7 @@ from openrl.cli.plan import Choices
 from openrl.cli.ports import LOCAL, free_port, require_port
 from openrl.config import Settings
 from openrl.domain.errors import BaseModelMissing
+from openrl.machine import usable_cores
 from openrl.models.catalogue import Listed, find, folder_of, is_model, resolve
 
 
@@ -16,7 +17,7 @@ def with_ports(settings: Settings, choices: Choices) -> Settings:
     gateway = settings.gateway.model_copy(update={"port": settings.gateway.port or free_port()})
     worker = settings.worker
     if choices.separate and not worker.threads:
-        worker = worker.model_copy(update={"threads": max(1, machine.usable_cores() // 2)})
+        worker = worker.model_copy(update={"threads": max(1, usable_cores() // 2)})
     flower_port = settings.flower_port or free_port()
     return settings.model_copy(update={"gateway": gateway, "worker": worker, "flower_port": flower_port})
 

@@ -126,7 +126,7 @@ def filled_config(loss: Loss, config: Mapping[str, float]) -> dict[str, float]:
 def check_datum(loss: Loss, datum: Datum, where: str) -> None:
     """Raises FieldInvalid unless `datum` has exactly the inputs that `loss` takes, in the right dtypes and shapes.
 
-    `where` is the datum's path in the request, such as `data[3]`. Token ranges are left to `check_tokens`.
+    `where` is the datum's path in the request, such as `data[3]`. Token ranges are left to `limits.check_tokens`.
     """
     rule = RULES[loss]
     if datum.length == 0:
@@ -141,17 +141,6 @@ def check_datum(loss: Loss, datum: Datum, where: str) -> None:
         problem = known.problem(tensor, datum.length, datum.inputs[TARGETS])
         if problem is not None:
             raise FieldInvalid(f"{where}.loss_fn_inputs.{name}", problem)
-
-
-def check_tokens(tensor: Tensor, vocab_size: int, where: str) -> None:
-    """Raises FieldInvalid if an integer tensor holds anything but token ids below `vocab_size`."""
-    if tensor.elements == 0:
-        return
-    ids = memoryview(tensor.data).cast("q" if tensor.dtype is DType.INT64 else "i")
-    lowest, highest = min(ids), max(ids)
-    if lowest < 0 or highest >= vocab_size:
-        wrong = lowest if lowest < 0 else highest
-        raise FieldInvalid(where, f"token id {wrong} is outside 0..{vocab_size - 1}, the model's vocabulary")
 
 
 def _listed(names: Mapping[str, object]) -> str:

@@ -17,6 +17,7 @@ INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 #: Characters of all keys and values of one `user_metadata`.
 METADATA_CHARS = 32_768
+METADATA_KEYS = 1024
 
 
 class Wire(BaseModel, frozen=True, extra="forbid", strict=True, protected_namespaces=()):
@@ -95,6 +96,8 @@ def as_text(value: object) -> object:
     """Metadata values as strings, which is all that responses may carry."""
     if not isinstance(value, dict):
         return value
+    if len(value) > METADATA_KEYS:
+        raise ValueError(f"has {len(value)} keys; at most {METADATA_KEYS} are kept")
     texts = {key: each if isinstance(each, str) else json.dumps(each) for key, each in value.items()}
     size = sum(len(key) + len(each) for key, each in texts.items())
     if size > METADATA_CHARS:

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.errors import BodyInvalid, FieldInvalid
+from openrl.domain.limits import check_context, outside
 from openrl.domain.losses import RULES, TARGETS, check_config, check_datum
 from openrl.domain.model import ModelCard
 from openrl.domain.op import ForwardBackward
@@ -18,13 +19,21 @@ from openrl.domain.tensor import DType, Tensor
 from openrl.wire import tinker_pb2 as pb
 from openrl.wire.arrays import Array, Room, array_of, read_tensor, read_tokens, tensor_of
 from openrl.wire.base import INT32, NamedTurn
+from openrl.wire.crowd import crowded
 
 #: Known to the SDK, not to us; said plainly, so that nobody takes another loss for them.
 NOT_SERVED = frozenset({"gspo", "stable_reinforce", "custom"})
 
 
+#: Datums, chunks and inputs of one request, all counted together; a chunk of the SDK has some thousands.
+MOST_PARTS = 200_000
+DATA = pb.ForwardBackwardRequest.DESCRIPTOR.fields_by_name["data"].number
+
+
 def read_request(body: bytes) -> pb.ForwardBackwardRequest:
-    """Raises BodyInvalid for bytes that are no such message."""
+    """Raises BodyInvalid for bytes that are no such message, FieldInvalid for one of too many parts."""
+    if crowded(body, DATA, MOST_PARTS):
+        raise FieldInvalid("data", f"has more than {MOST_PARTS} datums, chunks and inputs; send fewer per request")
     try:
         return pb.ForwardBackwardRequest.FromString(body)
     except DecodeError as error:
@@ -78,11 +87,7 @@ def to_config(request: pb.ForwardBackwardRequest) -> dict[str, float]:
 
 def to_datum(message: pb.Datum, loss: Loss, card: ModelCard, where: str, room: Room) -> Datum:
     tokens = read_tokens(list(_texts(message, f"{where}.model_input")), f"{where}.model_input")
-    if tokens.elements > card.context_length:
-        raise FieldInvalid(
-            f"{where}.model_input",
-            f"{tokens.elements} tokens are more than the model's context of {card.context_length}",
-        )
+    check_context(tokens.elements, card.context_length, f"{where}.model_input")
     inputs = {
         name: read_tensor(tensor, f"{where}.loss_fn_inputs.{name}", room)
         for name, tensor in message.loss_fn_inputs.items()
@@ -147,10 +152,6 @@ def _check_ids(named: Sequence[tuple[str, Tensor]], vocab_size: int) -> None:
             if not _in_vocabulary(ids, vocab_size):
                 at = int(np.flatnonzero((ids < 0) | (ids >= vocab_size))[0])
                 raise outside(where, int(ids[at]), at, vocab_size)
-
-
-def outside(where: str, token: int, at: int, vocab_size: int) -> FieldInvalid:
-    return FieldInvalid(where, f"token {token} at position {at} is outside the vocabulary (0..{vocab_size - 1})")
 
 
 def _in_vocabulary(ids: Array, vocab_size: int) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from openrl.domain.errors import FieldInvalid
+from openrl.domain.limits import check_context, check_room, outside
 from openrl.domain.model import ModelCard
 from openrl.domain.op import Sample
 from openrl.domain.policy import Sampler
@@ -13,11 +14,12 @@ from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import Tensor
 from openrl.wire.arrays import Array, check_matrix, dense_of_csr, tensor_of
 from openrl.wire.base import INT32, INT64, Seed, Wire
-from openrl.wire.batch import outside
 
 #: Samples of one prompt in one request, and candidates per position.
 MOST_SAMPLES = 1024
 MOST_CANDIDATES = 1024
+#: Chunks of one prompt.
+MOST_CHUNKS = 1024
 #: Logits divided by less would not be finite any more.
 LEAST_TEMPERATURE = 1e-30
 #: Stop sequences of one request, and characters of one.
@@ -25,6 +27,7 @@ MOST_STOPS = 128
 STOP_CHARS = 1024
 
 Token = Annotated[int, Field(ge=-INT32, le=INT32)]
+Indices = Annotated[list[Annotated[int, Field(ge=0, le=INT64)]], Field(fail_fast=True)]
 Count = Annotated[int, Field(ge=0, le=MOST_CANDIDATES)]
 
 
@@ -56,7 +59,7 @@ class PromptChunk(Wire):
     """A chunk of any kind, so that what is not text is refused by name."""
 
     type: str = "encoded_text"
-    tokens: list[Token] = Field(default_factory=list)
+    tokens: Annotated[list[Token], Field(fail_fast=True)] = Field(default_factory=list)
     data: Any = None
     format: Any = None
     location: Any = None
@@ -65,15 +68,15 @@ class PromptChunk(Wire):
 
 
 class Prompt(Wire):
-    chunks: list[PromptChunk]
+    chunks: Annotated[list[PromptChunk], Field(fail_fast=True, max_length=MOST_CHUNKS)]
 
 
 class TargetTokens(Wire):
-    data: list[Annotated[int, Field(ge=-1, le=INT32)]]
+    data: Annotated[list[Annotated[int, Field(ge=-1, le=INT32)]], Field(fail_fast=True)]
     dtype: Literal["int64"]
-    shape: list[int] | None = None
-    sparse_crow_indices: list[Annotated[int, Field(ge=0, le=INT64)]] | None = None
-    sparse_col_indices: list[Annotated[int, Field(ge=0, le=INT64)]] | None = None
+    shape: Annotated[list[int], Field(fail_fast=True, max_length=8)] | None = None
+    sparse_crow_indices: Indices | None = None
+    sparse_col_indices: Indices | None = None
 
 
 class CreateSamplingSession(Wire):
@@ -130,8 +133,7 @@ def to_prompt(prompt: Prompt, card: ModelCard) -> Array:
     if tokens.min() < 0 or tokens.max() >= card.vocab_size:
         at = int(np.flatnonzero((tokens < 0) | (tokens >= card.vocab_size))[0])
         raise outside("prompt", int(tokens[at]), at, card.vocab_size)
-    if tokens.size > card.context_length:
-        raise FieldInvalid("prompt", f"{tokens.size} tokens are more than the model's context of {card.context_length}")
+    check_context(tokens.size, card.context_length, "prompt")
     return tokens
 
 
@@ -192,15 +194,8 @@ def _target_ids(targets: TargetTokens, shape: tuple[int, ...], where: str) -> Ar
 
 
 def _max_tokens(asked: int | None, prompt_tokens: int, context: int) -> int:
-    left = context - prompt_tokens
-    if left < 1:
-        raise FieldInvalid("prompt", f"{prompt_tokens} tokens leave no room to sample in a context of {context}")
-    if asked is not None and asked > left:
-        raise FieldInvalid(
-            "sampling_params.max_tokens",
-            f"{asked} after a prompt of {prompt_tokens} is more than the context of {context}; ask for at most {left}",
-        )
-    return asked or left
+    check_room(prompt_tokens, asked or 1, context)
+    return asked or context - prompt_tokens
 
 
 def _stop_token(token: int, card: ModelCard) -> int:

@@ -15,8 +15,8 @@ class ScoreRequest(Wire):
     key: Annotated[str, Field(min_length=8, max_length=200)]
     """Made by the client, new for every new request: a resend with the same key is the same operation."""
     reward: Annotated[str, Field(min_length=1, max_length=200)]
-    texts: Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
-    contexts: list[dict[str, str]] | None = None
+    texts: Annotated[list[str], Field(fail_fast=True, min_length=1, max_length=MOST_TEXTS)]
+    contexts: Annotated[list[dict[str, str]], Field(fail_fast=True, max_length=MOST_TEXTS)] | None = None
     params: dict[str, str] = Field(default_factory=dict)
 
 

@@ -1,15 +1,17 @@
 """Requests about sessions."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from openrl.wire.base import Metadata, Wire
 
+Tag = Annotated[str, Field(max_length=1000)]
+
 
 class CreateSession(Wire):
     type: Literal["create_session"] = "create_session"
-    tags: list[str] = Field(default_factory=list)
+    tags: Annotated[list[Tag], Field(fail_fast=True, default_factory=list, max_length=100)]
     user_metadata: Metadata | None = None
     sdk_version: str = ""
     project_id: str | None = None

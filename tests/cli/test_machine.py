@@ -16,12 +16,6 @@ def _folder(tmp_path: Path, millions: int) -> Path:
     return tmp_path
 
 
-def _cpuinfo(tmp_path: Path, flags: str) -> Path:
-    path = tmp_path / "cpuinfo"
-    path.write_text(f"processor\t: 0\nflags\t\t: fpu {flags}\nprocessor\t: 1\nflags\t\t: fpu\n")
-    return path
-
-
 def test_parameters_are_counted_from_the_headers(tmp_path: Path) -> None:
     assert machine.parameters(_folder(tmp_path, 135)) == 135_000_000
 
@@ -40,21 +34,6 @@ def test_a_model_larger_than_the_memory_is_refused_with_both_figures(tmp_path: P
 
 def test_what_a_gpu_holds_is_not_judged_here(tmp_path: Path) -> None:
     machine.require_memory(_folder(tmp_path, 1_000_000), "float32", "cuda", copies=1)
-
-
-def test_a_containers_bound_counts_where_it_is_less(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("3000000000\n")
-    (tmp_path / "memory.current").write_text("2500000000\n")
-    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 1000000000\n")
-    assert machine.free_gb(tmp_path) == pytest.approx(1.5)
-    (tmp_path / "memory.max").write_text("max\n")
-    assert machine.free_gb(tmp_path) != pytest.approx(1.5)
-
-
-@pytest.mark.parametrize(("flags", "fast"), [("avx512_bf16", True), ("amx_bf16", True), ("avx512f", False)])
-def test_bfloat16_in_hardware_is_read_from_the_cpus_flags(tmp_path: Path, flags: str, fast: bool) -> None:
-    assert machine.has_fast_bf16(_cpuinfo(tmp_path, flags)) is fast
-    assert not machine.has_fast_bf16(tmp_path / "absent")
 
 
 def test_a_missing_package_is_told_with_the_command_that_installs_it() -> None:

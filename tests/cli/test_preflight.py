@@ -29,7 +29,7 @@ def test_ports_that_are_left_open_are_picked(settings: Settings) -> None:
 
 
 def test_two_workers_share_the_cores_unless_told_otherwise(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight.machine, "usable_cores", lambda: 8)
+    monkeypatch.setattr(preflight, "usable_cores", lambda: 8)
     told = settings.model_copy(update={"worker": Worker(threads=3)})
     assert preflight.with_ports(settings, Choices()).worker.threads == 0
     assert preflight.with_ports(settings, Choices(separate=True)).worker.threads == 4

@@ -5,7 +5,7 @@ import pytest
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.losses import RULES, check_config, check_datum, check_tokens, filled_config
+from openrl.domain.losses import RULES, check_config, check_datum, filled_config
 from openrl.domain.tensor import DType, Tensor
 
 
@@ -84,13 +84,6 @@ def test_config_is_filled_with_defaults_and_bounded() -> None:
             check_config(Loss.PPO, config)
     with pytest.raises(FieldInvalid, match="nan"):
         check_config(Loss.DRO, {"beta": float("nan")})
-
-
-@pytest.mark.parametrize(("ids", "wrong"), [([0, 512], 512), ([-100, 3], -100)])
-def test_token_ids_outside_the_vocabulary_are_told(ids: list[int], wrong: int) -> None:
-    check_tokens(ints([0, 511]), 512, "x")
-    with pytest.raises(FieldInvalid, match=rf"x: token id {wrong} is outside 0\.\.511"):
-        check_tokens(ints(ids), 512, "x")
 
 
 def test_a_datum_without_tokens_is_refused() -> None:

@@ -71,3 +71,11 @@ def test_a_frame_that_ends_early_is_not_taken_for_a_shorter_body():
 def test_an_absurd_length_at_the_beginning_of_an_oversized_body_is_no_turn(http):
     start = b"\x0a" + b"\xff" * 30 + b"\x01"
     assert http.forward_backward(start + bytes(3_000_000)).status_code == 413
+
+
+def test_json_has_less_room_than_arrays(http):
+    """Unpacked it takes some hundred times its size, and the interpreter for as long."""
+    padding = b" " * 1_100_000
+    refused = http.post("optim_step", content=b"{" + padding + b"}")
+    assert (refused.status_code, refused.json()["detail"][:31]) == (413, "request body: larger than 1 MB;")
+    assert http.post("asample", content=b"{" + padding + b"}").status_code == 422

@@ -2,6 +2,8 @@ import pytest
 
 from openrl.domain.errors import BodyInvalid, FieldInvalid
 from openrl.wire.base import named_turn, read_json
+from openrl.wire.sampling import SampleRequest
+from openrl.wire.score import ScoreRequest
 from openrl.wire.session import CreateSession
 from openrl.wire.training import OptimStepRequest
 
@@ -55,4 +57,24 @@ def test_metadata_values_become_strings():
 def test_metadata_is_bounded():
     body = b'{"user_metadata": {"a": "' + b"x" * 40_000 + b'"}}'
     with pytest.raises(FieldInvalid, match="user_metadata: holds 40001 characters"):
+        read_json(CreateSession, body)
+
+
+@pytest.mark.parametrize(
+    ("shape", "body"),
+    [
+        (CreateSession, b'{"tags": [' + b"1," * 1000 + b"1]}"),
+        (SampleRequest, b'{"prompt": {"chunks": [{"tokens": [' + b'"",' * 1000 + b'""]}]}}'),
+        (ScoreRequest, b'{"texts": [' + b"1," * 1000 + b"1]}"),
+    ],
+)
+def test_a_long_list_of_mistakes_is_told_by_its_first(shape, body):
+    with pytest.raises(FieldInvalid) as caught:
+        read_json(shape, body)
+    assert "[1]" not in str(caught.value)
+
+
+def test_metadata_of_many_keys_is_refused_uncounted():
+    body = b'{"user_metadata": {' + b",".join(b'"%d": 1' % number for number in range(2000)) + b"}}"
+    with pytest.raises(FieldInvalid, match="user_metadata: has 2000 keys; at most 1024 are kept"):
         read_json(CreateSession, body)

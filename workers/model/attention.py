@@ -27,8 +27,9 @@ def attend(
     """Attention as Transformers asks for it: query [B, H, T, D], key and value [B, G, S, D]; gives [B, T, H, D]."""
     if attention_mask is None and _gains(query, key, value) and _plain(module, kw):
         scale = kw.get("scaling") or query.shape[3] ** -0.5
-        # torch's own annotations leave `apply` out
-        out: Tensor = _CausalAttention.apply(query, key, value, scale)  # type: ignore[no-untyped-call]
+        out: Tensor = _CausalAttention.apply(  # type: ignore[no-untyped-call]  # torch annotates all but `apply`
+            query, key, value, scale
+        )
         return out.transpose(1, 2).contiguous(), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kw)
 

@@ -1,14 +1,9 @@
-"""Which device, which number format, how many threads: read from the machine, chosen once at start."""
-
-import os
-from pathlib import Path
+"""Which device, which number format, how many threads: chosen once at start."""
 
 import torch
 
 from openrl.domain.errors import SettingInvalid
-
-#: x86 instruction sets that multiply bfloat16 matrices in hardware; without them bfloat16 is slower than float32.
-BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
+from openrl.machine import multiplies_bfloat16, usable_cores
 
 
 def choose_device(wish: str) -> torch.device:
@@ -17,7 +12,7 @@ def choose_device(wish: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "mps" if _mps() else "cpu")
     there = {"cpu": True, "mps": _mps(), "cuda": torch.cuda.is_available()}
     if not there.get(wish.partition(":")[0], False):
-        raise SettingInvalid("worker.device", f"{wish!r} is not available here; use auto or cpu")
+        raise SettingInvalid("OPENRL_WORKER__DEVICE", f"{wish!r} is not available here; use auto or cpu")
     return torch.device(wish)
 
 
@@ -27,8 +22,8 @@ def choose_dtype(wish: str, device: torch.device) -> torch.dtype:
     if wish in named:
         return named[wish]
     if wish != "auto":
-        raise SettingInvalid("worker.dtype", f"{wish!r} is unknown; use auto, float32 or bfloat16")
-    fast = device.type == "cuda" or (device.type == "cpu" and bool(cpu_flags() & BF16_FLAGS))
+        raise SettingInvalid("OPENRL_WORKER__DTYPE", f"{wish!r} is unknown; use auto, float32 or bfloat16")
+    fast = device.type == "cuda" or (device.type == "cpu" and multiplies_bfloat16())
     return torch.bfloat16 if fast else torch.float32
 
 
@@ -37,36 +32,6 @@ def set_threads(count: int) -> int:
     chosen = count or usable_cores()
     torch.set_num_threads(chosen)
     return chosen
-
-
-def usable_cores() -> int:
-    """Cores this process may really use: affinity, and the cgroup's CPU quota where there is one."""
-    affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _cgroup_quota()
-    return affine if quota is None else max(1, min(affine, int(quota)))
-
-
-def cpu_flags(source: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """Instruction set flags of the first core; empty where the system does not tell."""
-    if not source.exists():
-        return frozenset()
-    for line in source.read_text().splitlines():
-        if line.startswith("flags"):
-            return frozenset(line.partition(":")[2].split())
-    return frozenset()
-
-
-def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores' worth of CPU time per period, for cgroup v2 (`cpu.max`) and v1; None where there is no bound."""
-    second = root / "cpu.max"
-    if second.exists():
-        quota, period = second.read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    first = root / "cpu"
-    if (first / "cpu.cfs_quota_us").exists():
-        micros = int((first / "cpu.cfs_quota_us").read_text())
-        return None if micros <= 0 else micros / int((first / "cpu.cfs_period_us").read_text())
-    return None
 
 
 def _mps() -> bool:

@@ -68,9 +68,8 @@ class MixPart:
     """
 
     def __init__(self, stack: AdapterStack, rows: Tensor | None, index: Tensor) -> None:
-        self.stack, self.rows, self.index = stack, rows, index
+        self.stack = stack
         self._entries: list[int] = index.tolist()
-        self._row_list: list[int] | None = None if rows is None else rows.tolist()
         device = stack.data.device
         self._rows_there = None if rows is None else rows.to(device)
         used = sorted(set(self._entries))
@@ -81,16 +80,6 @@ class MixPart:
         self._even = self._entries == [entry for entry in used for _ in range(each)]
         self._mask: Tensor | None = None
         self._ready: dict[str, tuple[Tensor, Tensor]] = {}
-
-    def first(self, count: int) -> "MixPart | None":
-        """This part of a batch that keeps only its first `count` rows; None if nothing is left."""
-        numbers = range(len(self._entries)) if self._row_list is None else self._row_list
-        keep = [place for place, row in enumerate(numbers) if row < count]
-        if len(keep) == len(self._entries):
-            return self
-        kept = torch.tensor(keep, dtype=torch.int64)
-        rows = None if self.rows is None else self.rows.cpu()[kept]
-        return MixPart(self.stack, rows, self.index.cpu()[kept]) if keep else None
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         """`y` [B, T, out] plus the adapters' part for `x` [B, T, in]. May work in place; use the result."""
@@ -156,10 +145,6 @@ class MixPart:
 class Part(Protocol):
     """What a mix is made of; MixPart is the general one."""
 
-    def first(self, count: int) -> "Part | None":
-        """The part for a batch cut down to its first `count` rows; None if nothing is left."""
-        ...
-
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         """`y` [B, T, out] plus the adapters' part for `x` [B, T, in], in linear layer `name`."""
         ...
@@ -180,10 +165,6 @@ class Mix:
         for part in self.parts:
             y3 = part.add(name, x3, y3)
         return y3 if x.dim() == 3 else y3.squeeze(1)
-
-    def first(self, count: int) -> "Mix":
-        """The mix of a batch cut down to its first `count` rows."""
-        return Mix(tuple(part for part in (whole.first(count) for whole in self.parts) if part is not None))
 
 
 class CurrentMix:

@@ -122,8 +122,9 @@ class SpanMix:
         ]
         if not layers:
             return F.linear(x, weight, bias)
-        # torch's own annotations leave `apply` out
-        out: Tensor = _SpanLinear.apply(x, self._anchor, weight, bias, layers)  # type: ignore[no-untyped-call]
+        out: Tensor = _SpanLinear.apply(  # type: ignore[no-untyped-call]  # torch annotates all but `apply`
+            x, self._anchor, weight, bias, layers
+        )
         return out
 
 

@@ -1,0 +1,1 @@
+"""Reward functions, and the work that scores texts with them."""

@@ -1,0 +1,1 @@
+"""The sampler: continuous batching of many policies on one base model."""

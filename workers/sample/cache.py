@@ -8,12 +8,12 @@ moods: Prefill or Decode. Knows no requests.
 
 import inspect
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
+
+from openrl.machine import free_memory_bytes
 
 LENGTH_STEP = 64  #: length grows by at least so many tokens
 
@@ -72,11 +72,6 @@ class SlotCache:
         self._cells: list[tuple[Tensor, Tensor]] = []
         self._rows = self._length = 0
         self._mood: Prefill | Decode = Prefill(0, None, 0)
-
-    @property
-    def capacity(self) -> tuple[int, int]:
-        """Rows and length allocated now."""
-        return self._rows, self._length
 
     def reserve(self, used: int, rows: int, length: int) -> None:
         """Make room for `rows` rows of `length` tokens, keeping the first `used` rows. Grows in buckets."""
@@ -153,11 +148,7 @@ def free_bytes(device: torch.device) -> int:
     """Memory that may still be taken on a device; for CPU and MPS the machine's, within the container's bound."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    left = [int(psutil.virtual_memory().available)]
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and used.exists() and (bound := limit.read_text().strip()) != "max":
-        left.append(int(bound) - int(used.read_text()))
-    return max(0, min(left))
+    return free_memory_bytes()
 
 
 def bucket(rows: int, length: int, max_rows: int, cache_tokens: int) -> tuple[int, int]:

@@ -64,11 +64,6 @@ class JoinedPart:
         self._small = len(self._index) * joined.columns <= SMALL and dtypes == {torch.float32}
         self._columns: dict[tuple[int, ...], _Columns] = {}
 
-    def first(self, count: int) -> "JoinedPart | None":
-        """The part that keeps only the first `count` rows."""
-        kept = self._index[:count]
-        return JoinedPart(self._joined, kept) if any(index >= 0 for index in kept) else None
-
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         """`y` [n, 1, out] plus the adapters' part for `x` [n, 1, in]; without gradients."""
         dtype = torch.float32 if self._small else y.dtype

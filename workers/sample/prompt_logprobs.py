@@ -15,7 +15,7 @@ from torch import Tensor
 from openrl.domain import tensor as domain
 from openrl.domain.sampling import TopLogprobs
 from openrl.domain.tensor import DType
-from workers.sample.arrays import from_domain, to_domain
+from workers.model.arrays import from_domain, to_domain
 from workers.sample.luck import even, invert
 from workers.sample.randomness import keys, stream
 from workers.sample.request import SampleRequest

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import DepotKey
+from openrl.domain.limits import check_context, check_room, check_tokens, check_vocabulary
 from openrl.domain.op import Sample
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
-from workers.sample.arrays import from_domain
+from workers.model.arrays import from_domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +62,12 @@ def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache
     """Raises FieldInvalid for a request that can never be served, naming the field."""
     _check_prompt(request.prompt, context_length, vocab_size)
     _check_params(request.params)
-    total = len(request.prompt) + request.params.max_tokens
-    if total > context_length:
-        raise FieldInvalid(
-            "sampling_params.max_tokens",
-            f"prompt ({len(request.prompt)}) + max_tokens ({request.params.max_tokens}) is {total}, over the model's "
-            f"context of {context_length}; ask for at most {context_length - len(request.prompt)}",
-        )
+    check_room(len(request.prompt), request.params.max_tokens, context_length)
     if request.num_samples > 0 and request.cells > cache_tokens:
         raise FieldInvalid(
             "sampling_params.max_tokens",
-            f"prompt + max_tokens is {total}, and this worker's cache holds {cache_tokens} tokens; ask for fewer",
+            f"{request.params.max_tokens} after a prompt of {len(request.prompt)} is more than this worker's cache of "
+            f"{cache_tokens} tokens; ask for fewer",
         )
     _check_counts(request, vocab_size)
     _check_targets(request.target_prompt_logprobs, len(request.prompt), vocab_size)
@@ -79,14 +75,9 @@ def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache
 
 def _check_prompt(prompt: tuple[int, ...], context_length: int, vocab_size: int) -> None:
     if not prompt:
-        raise FieldInvalid("prompt", "is empty; give at least one token (a beginning-of-sequence token will do)")
-    if len(prompt) > context_length:
-        raise FieldInvalid(
-            "prompt", f"has {len(prompt)} tokens and the model's context is {context_length}; shorten it"
-        )
-    if min(prompt) < 0 or max(prompt) >= vocab_size:
-        wrong = next(token for token in prompt if not 0 <= token < vocab_size)
-        raise FieldInvalid("prompt", f"holds token {wrong}; the model's tokens are 0 to {vocab_size - 1}")
+        raise FieldInvalid("prompt", "has no tokens; send at least one, such as the model's begin-of-sequence token")
+    check_context(len(prompt), context_length, "prompt")
+    check_vocabulary(prompt, vocab_size, "prompt")
 
 
 def _check_params(params: SamplingParams) -> None:
@@ -97,7 +88,7 @@ def _check_params(params: SamplingParams) -> None:
     if not 0 < params.top_p <= 1:
         raise FieldInvalid("sampling_params.top_p", f"is {params.top_p}; it must be above 0 and at most 1")
     if params.top_k < -1:
-        raise FieldInvalid("sampling_params.top_k", f"is {params.top_k}; it must be -1 (keep all) or a count")
+        raise FieldInvalid("sampling_params.top_k", f"is {params.top_k}; it must be -1 (keep all) or at least 1")
 
 
 def _check_counts(request: SampleRequest, vocab_size: int) -> None:
@@ -105,23 +96,25 @@ def _check_counts(request: SampleRequest, vocab_size: int) -> None:
         raise FieldInvalid("num_samples", f"is {request.num_samples}; it must not be negative")
     for name in ("topk_prompt_logprobs", "topk_sample_logprobs"):
         count: int = getattr(request, name)
-        if not 0 <= count <= vocab_size:
-            raise FieldInvalid(name, f"is {count}; it must be between 0 and the vocabulary's {vocab_size}")
+        if count < 0:
+            raise FieldInvalid(name, f"is {count}; it must not be negative")
+        if count > vocab_size:
+            raise FieldInvalid(name, f"is {count}; the vocabulary has {vocab_size} tokens")
     if request.prompt_alternatives < 0:
         raise FieldInvalid("prompt_alt_tokens_k", f"is {request.prompt_alternatives}; it must not be negative")
     last = request.prompt_logprobs_last_n
     if last is not None and not 1 <= last <= max(1, len(request.prompt) - 1):
-        raise FieldInvalid("prompt_logprobs_last_n", f"is {last}; it must be between 1 and the prompt's length - 1")
+        raise FieldInvalid("prompt_logprobs_last_n", f"is {last}; this prompt allows 1..{len(request.prompt) - 1}")
 
 
 def _check_targets(targets: Tensor | None, length: int, vocab_size: int) -> None:
     if targets is None:
         return
     name = "target_prompt_logprobs"
-    if targets.dtype is not DType.INT64 or len(targets.shape) != 2 or targets.shape[0] != length - 1:
+    if targets.dtype is not DType.INT64:
+        raise FieldInvalid(f"{name}.dtype", f"is {targets.dtype}; send int64")
+    if len(targets.shape) != 2 or targets.shape[0] != length - 1:
         raise FieldInvalid(
-            name, f"is {targets.dtype} {list(targets.shape)}; it must be int64 [{length - 1}, K], one row per position"
+            f"{name}.shape", f"is {list(targets.shape)}; it must be [{length - 1}, K], prompt tokens but the first"
         )
-    ids = from_domain(targets)
-    if targets.elements and (int(ids.max()) >= vocab_size or int(ids.min()) < -1):
-        raise FieldInvalid(name, f"holds ids outside of -1 (not asked) and 0 to {vocab_size - 1}")
+    check_tokens(targets, vocab_size, name, lowest=-1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from openrl.domain.ids import DepotKey
 from openrl.domain.sampling import SampleResult, Sequence, StopReason, TopLogprobs
 from openrl.domain.tensor import DType
-from workers.sample.arrays import to_domain
+from workers.model.arrays import to_domain
 from workers.sample.logits import Choice
 from workers.sample.prompt_logprobs import PromptScores, top_logprobs
 from workers.sample.randomness import stream

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.losses import TARGETS, check_config, check_datum, check_tokens
-from workers.train.objective import Settings, settings_of
+from openrl.domain.limits import check_context, check_tokens
+from openrl.domain.losses import TARGETS, check_config, check_datum
+from workers.train.objective import LossKey, loss_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,8 @@ class Batch:
         return sum(datum.length for datum in self.data)
 
     @property
-    def settings(self) -> Settings:
-        return settings_of(self.loss, self.loss_config)
+    def loss_key(self) -> LossKey:
+        return loss_key(self.loss, self.loss_config)
 
 
 def check(batch: Batch, *, vocab_size: int, context_length: int) -> None:
@@ -36,9 +37,6 @@ def check(batch: Batch, *, vocab_size: int, context_length: int) -> None:
     for place, datum in enumerate(batch.data):
         where = f"data[{place}]"
         check_datum(batch.loss, datum, where)
-        if datum.length > context_length:
-            raise FieldInvalid(
-                f"{where}.model_input", f"has {datum.length} tokens; the model takes at most {context_length}"
-            )
+        check_context(datum.length, context_length, f"{where}.model_input")
         check_tokens(datum.tokens, vocab_size, f"{where}.model_input")
         check_tokens(datum.inputs[TARGETS], vocab_size, f"{where}.loss_fn_inputs.{TARGETS}")

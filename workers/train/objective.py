@@ -1,6 +1,6 @@
 """The loss of a pass: every token of every batch in it, flat, with the loss its batch asked for.
 
-Batches with the same loss and settings are computed together; what is said of a batch (its loss, its metrics) is summed
+Batches with the same loss key are computed together; what is said of a batch (its loss, its metrics) is summed
 over its own tokens. Knows no model.
 """
 
@@ -14,24 +14,25 @@ from torch import Tensor
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.losses import TARGETS, filled_config
 from openrl.domain.tensor import Tensor as Array
-from workers.train.arrays import joined
+from workers.model.arrays import joined
 from workers.train.losses import POLICY_LOSSES, TokenInputs, cross_entropy
 
-Settings = tuple[Loss, tuple[tuple[str, float], ...]]
+#: A loss and its full config, sortable: batches with equal keys are computed together.
+LossKey = tuple[Loss, tuple[tuple[str, float], ...]]
 
 
-def settings_of(loss: Loss, config: Mapping[str, float]) -> Settings:
-    """Loss and full config as a sortable key: batches with equal keys are computed together."""
+def loss_key(loss: Loss, config: Mapping[str, float]) -> LossKey:
+    """`config` may leave out what has a default."""
     return loss, tuple(sorted(filled_config(loss, config).items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive datums of a pass that share loss and settings; tokens `start` to `stop` of the pass."""
+    """Consecutive datums of a pass that share a loss key; tokens `start` to `stop` of the pass."""
 
     start: int
     stop: int
-    settings: Settings
+    key: LossKey
     factor: Tensor  #: [m, K], by which each target's loss counts
     given: TokenInputs | None  #: None for cross_entropy
     batch: Tensor  #: int64 [m], the batch each token belongs to
@@ -41,7 +42,7 @@ class Stretch:
         factor = self.factor[low:high]
         if self.given is None:
             return cross_entropy(lp, factor)
-        loss, config = self.settings
+        loss, config = self.key
         given = self.given.map(lambda each: each[low:high])
         return POLICY_LOSSES[loss](lp[:, 0], given, dict(config)) * factor[:, 0]
 
@@ -70,8 +71,8 @@ class Stretch:
 class Objective:
     """Losses of all tokens of a pass. `targets` is int64 [M, K]; where a datum has fewer choices, the rest count 0."""
 
-    def __init__(self, data: Sequence[tuple[int, Datum, Settings]], device: torch.device) -> None:
-        """`data` in the order of the pass: batch number, datum, settings. Equal settings should stand together."""
+    def __init__(self, data: Sequence[tuple[int, Datum, LossKey]], device: torch.device) -> None:
+        """`data` in the order of the pass: batch number, datum, loss key. Equal keys should stand together."""
         choices = max(_choices(datum) for _, datum, _ in data)
         self.targets = _wide([datum.inputs[TARGETS] for _, datum, _ in data], choices, torch.int64).to(device)
         self._here = list(_stretches(data, choices))
@@ -119,18 +120,18 @@ def metrics_of(sums: Mapping[str, float]) -> dict[str, float]:
     return metrics
 
 
-def _stretches(data: Sequence[tuple[int, Datum, Settings]], choices: int) -> Iterator[Stretch]:
+def _stretches(data: Sequence[tuple[int, Datum, LossKey]], choices: int) -> Iterator[Stretch]:
     start = 0
-    for settings, grouped in groupby(data, key=lambda item: item[2]):
+    for key, grouped in groupby(data, key=lambda item: item[2]):
         numbers, datums = zip(*((number, datum) for number, datum, _ in grouped), strict=True)
         lengths = torch.tensor([datum.length for datum in datums])
         stop = start + int(lengths.sum())
         batch = torch.repeat_interleave(torch.tensor(numbers), lengths)
-        if settings[0] is Loss.CROSS_ENTROPY:
+        if key[0] is Loss.CROSS_ENTROPY:
             factor, given = _wide([datum.inputs["weights"] for datum in datums], choices, torch.float32), None
         else:
-            factor, given = _factor(datums, choices), _policy_inputs(datums, dict(settings[1]))
-        yield Stretch(start, stop, settings, factor, given, batch)
+            factor, given = _factor(datums, choices), _policy_inputs(datums, dict(key[1]))
+        yield Stretch(start, stop, key, factor, given, batch)
         start = stop
 
 

@@ -15,9 +15,10 @@ from torch import Tensor
 from openrl.domain import tensor
 from openrl.domain.datum import Datum
 from openrl.domain.losses import TARGETS
+from openrl.domain.tensor import DType
+from workers.model.arrays import joined, to_domain
 from workers.model.base import BaseModel
 from workers.model.spans import LoraLayer, Span, SpanMix, TrainingAdapter
-from workers.train.arrays import floats, joined
 from workers.train.batch import Batch
 from workers.train.logprobs import HeadAdapter, target_logprobs
 from workers.train.objective import Objective
@@ -33,10 +34,10 @@ class Pack:
     ) -> None:
         self._base, self._train, self._recompute_tokens = base, train, recompute_tokens
         self._batches = [batch for batch, _ in members]
-        self._settings = [batch.settings for batch in self._batches]
+        self._keys = [batch.loss_key for batch in self._batches]
         self._adapters = [TrainingAdapter(run.shape, run.weights, train=train) for _, run in members]
         shapes = list(dict.fromkeys(run.shape for _, run in members))
-        self._order = [(shapes.index(run.shape), batch.settings) for batch, run in members]
+        self._order = [(shapes.index(run.shape), batch.loss_key) for batch, run in members]
         self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in self._batches]
         self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
 
@@ -53,7 +54,7 @@ class Pack:
         rows = sorted(rows, key=lambda row: (*self._order[row.batch], row.batch, row.place))
         data = [self._batches[row.batch].data[row.place] for row in rows]
         objective = Objective(
-            [(row.batch, datum, self._settings[row.batch]) for row, datum in zip(rows, data, strict=True)],
+            [(row.batch, datum, self._keys[row.batch]) for row, datum in zip(rows, data, strict=True)],
             self._base.device,
         )
         lp = self._compute(rows, data, objective).cpu()
@@ -120,7 +121,8 @@ class Pack:
         for row, datum, end in zip(rows, data, ends, strict=True):
             shape = datum.inputs[TARGETS].shape
             choices = 1 if len(shape) == 1 else shape[1]
-            self.logprobs[row.batch][row.place] = floats(lp[end - row.length : end, :choices], shape)
+            kept = lp[end - row.length : end, :choices]
+            self.logprobs[row.batch][row.place] = to_domain(kept.reshape(shape), DType.FLOAT32)
 
 
 def _spread(slope: Tensor, inside: Tensor | None, hidden: Tensor) -> Tensor:

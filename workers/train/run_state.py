@@ -23,10 +23,6 @@ class RunState:
     grad: Tensor | None = None  #: summed since the last optimizer step; None when there was no backward pass
     seed: int | None = None  #: of the initial weights; None for loaded ones
 
-    @property
-    def has_grad(self) -> bool:
-        return self.grad is not None
-
     def add_grad(self, grad: Tensor) -> None:
         """Adds a gradient, or keeps `grad` itself if it is the first: the caller gives it away."""
         self.grad = grad if self.grad is None else self.grad.add_(grad)

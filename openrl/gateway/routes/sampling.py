@@ -8,7 +8,7 @@ from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import SamplerId, SessionId
 from openrl.domain.policy import Sampler
 from openrl.gateway.admission import sampler_id, submit_sample
-from openrl.gateway.call import Call, answered, json_response
+from openrl.gateway.call import PROMPT_BYTES, Call, answered, json_response
 from openrl.wire.base import read_json
 from openrl.wire.sampling import CreateSamplingSession, SampleRequest, to_sample
 
@@ -27,7 +27,7 @@ async def get_sampler(request: Request, sampler: str) -> Response:
 
 @router.post("/asample")
 async def asample(request: Request) -> Response:
-    return await answered(request, _sample)
+    return await answered(request, _sample, limit=PROMPT_BYTES)
 
 
 def _create(call: Call) -> Response:

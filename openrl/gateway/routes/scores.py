@@ -8,7 +8,7 @@ from starlette.responses import Response
 from openrl.domain.ids import OpId
 from openrl.domain.outcome import Failure, Record, Scores
 from openrl.gateway.admission import submit_score
-from openrl.gateway.call import GONE, Call, answered, json_response, services_of, tenant_of
+from openrl.gateway.call import GONE, TEXTS_BYTES, Call, answered, json_response, services_of, tenant_of
 from openrl.gateway.futures import awaited, disconnected
 from openrl.gateway.limits import read_body
 from openrl.wire.base import read_json
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/openrl/v1")
 
 @router.post("/score")
 async def score(request: Request) -> Response:
-    return await answered(request, _score)
+    return await answered(request, _score, limit=TEXTS_BYTES)
 
 
 @router.get("/ops/{op}")

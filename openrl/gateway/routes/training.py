@@ -5,9 +5,9 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from openrl.domain.errors import BodyInvalid, BodyTooLarge, FieldInvalid
+from openrl.domain.errors import CallerError, FieldInvalid
 from openrl.gateway.admission import read_turn, skip_turn, submit_turn
-from openrl.gateway.call import Call, answered, json_response
+from openrl.gateway.call import Call, answered, json_response, services_of
 from openrl.gateway.limits import decoded_start
 from openrl.wire.base import NamedTurn
 from openrl.wire.batch import read_request, to_forward_backward, turn_in
@@ -22,7 +22,8 @@ START_BYTES: Final = 4096
 
 @router.post("/forward_backward")
 async def forward_backward(request: Request) -> Response:
-    return await answered(request, _forward_backward, too_large=_pass_over)
+    whole = services_of(request).body_bytes
+    return await answered(request, _forward_backward, limit=whole, too_large=_pass_over)
 
 
 @router.post("/optim_step")
@@ -34,7 +35,7 @@ def _forward_backward(call: Call) -> Response:
     services = call.services
     try:
         message = read_request(call.body())
-    except (BodyInvalid, BodyTooLarge):
+    except CallerError:
         _pass_over(call)
         raise
     if message.seq_id < 1:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.model.lora import AdapterStack, MixPart
 from workers.sample.joined import Joined, JoinedPart
 
 
@@ -49,9 +49,3 @@ def test_a_layer_that_no_adapter_changes_is_left_alone(lab):
     part = JoinedPart(Joined([lab.adapter(base, 0, part="mlp")]), [0])
     y = torch.randn(1, 1, 32)
     assert part.add("model.layers.0.self_attn.q_proj", y, y) is y
-
-
-def test_the_first_rows_of_a_part_are_a_part(lab):
-    part = JoinedPart(Joined([lab.adapter(lab.base(), 0)]), [-1, 0])
-    assert part.first(1) is None
-    assert Mix((part,)).first(2).parts

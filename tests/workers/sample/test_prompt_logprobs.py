@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.tensor import DType, Tensor
+from openrl.domain.tensor import DType
+from workers.model.arrays import to_domain
 from workers.sample import prompt_logprobs
-from workers.sample.arrays import to_domain
 
 PROMPT = [int(token) for token in np.random.default_rng(1).integers(3, 97, 24)]
 LENGTH = len(PROMPT)
@@ -129,9 +129,3 @@ def test_targets_outside_of_the_vocabulary_are_refused(lab):
     targets = to_domain(torch.full((LENGTH - 1, 1), 97), DType.INT64)
     with pytest.raises(FieldInvalid, match="target_prompt_logprobs"):
         score(lab, target_prompt_logprobs=targets)
-
-
-def test_arrays_cross_the_border_unchanged():
-    assert to_domain([1.5, 2.0], DType.FLOAT32) == Tensor(
-        dtype=DType.FLOAT32, shape=(2,), data=np.array([1.5, 2.0], "<f4").tobytes()
-    )

@@ -43,7 +43,7 @@ def test_steps_equal_pytorchs_adamw(run: RunState, params: AdamParams) -> None:
         torch.testing.assert_close(run.weights, leaf.data, rtol=1e-5, atol=1e-6)
         assert metrics["grad_norm"] == pytest.approx(float(norm)) and metrics["step"] == number
         assert metrics["update_norm"] == pytest.approx(float((run.weights - before).norm()), rel=1e-3)
-        assert not run.has_grad
+        assert run.grad is None
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e30])
@@ -57,7 +57,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_dropped(run: RunSt
     with pytest.raises(GradientNotFinite):
         adam.step(run, AdamParams())
     assert all(torch.equal(a, b) for a, b in zip(before, (run.weights, run.m, run.v), strict=True))
-    assert run.step == 1 and not run.has_grad
+    assert run.step == 1 and run.grad is None
 
 
 def test_without_a_gradient_no_step_is_taken(run: RunState) -> None:

@@ -30,7 +30,7 @@ def test_a_seed_decides_the_weights_and_none_is_random_but_kept(base: BaseModel)
 
 def test_gradients_add_up(base: BaseModel) -> None:
     run = RunState.fresh(base.layout, LoraSpec(rank=2), CPU)
-    assert not run.has_grad
+    assert run.grad is None
     for _ in range(2):
         run.add_grad(torch.ones(run.shape.size))
     assert run.grad is not None and bool((run.grad == 2.0).all())

@@ -37,6 +37,13 @@ def serving(args: argparse.Namespace, model: str, *options: str) -> Iterator[Ser
     if args.base_url:
         yield Served(args.base_url.rstrip("/"), args.api_key, args.model or model)
         return
+    with serving_in(args, model, *options) as (served, _):
+        yield served
+
+
+@contextmanager
+def serving_in(args: argparse.Namespace, model: str, *options: str) -> Iterator[tuple[Served, Path]]:
+    """A fresh server and its data directory."""
     with tempfile.TemporaryDirectory(prefix="openrl-bench-") as place:
         home = Path(place)
         command = [sys.executable, "-m", "openrl.cli.main", "serve", "--base-model", args.model or model]
@@ -49,7 +56,7 @@ def serving(args: argparse.Namespace, model: str, *options: str) -> Iterator[Ser
                     raise SystemExit((home / "out").read_text())
                 time.sleep(0.1)
             status = json.loads((home / "serve.json").read_text())
-            yield Served(status["url"], (home / "local_key").read_text().strip(), status["model"])
+            yield Served(status["url"], (home / "local_key").read_text().strip(), status["model"]), home
         finally:
             process.terminate()
             process.wait(60)
@@ -93,9 +100,9 @@ class Report(dict[str, float]):
         super().__init__()
         self._name, self._quick, self._json = name, args.quick, args.json
 
-    def finish(self) -> None:
+    def finish(self, digits: int = 3) -> None:
         facts = {"bench": self._name, "quick": self._quick, **machine()}
-        figures = {name: round(value, 3) for name, value in self.items()}
+        figures = {name: round(value, digits) for name, value in self.items()}
         for name, value in {**facts, **figures}.items():
             print(f"{name}: {value}")
         if self._json:

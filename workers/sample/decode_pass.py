@@ -1,0 +1,70 @@
+"""The pass of a decode step: one token for every row of the table.
+
+Keeps on the device what the next step needs while the rows stay the same. Knows no requests but through the rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workers.model.base import BaseModel
+from workers.model.lora import Mix
+from workers.sample.adapters import Policies
+from workers.sample.logits import Draw, Drawn
+from workers.sample.masks import MaskPlan
+from workers.sample.table import Table
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What a step needs."""
+
+    ids: Tensor  #: int64 [n, 1], to be fed
+    positions: Tensor  #: int64 [n], of `ids`
+    longest: int  #: the largest position
+    draw: Draw
+    mix: Mix
+
+
+class DecodePass:
+    """`with_cache` are the arguments that make the model use the table's cache."""
+
+    def __init__(self, base: BaseModel, policies: Policies, table: Table, with_cache: Mapping[str, object]) -> None:
+        self._base, self._policies, self._table, self._with_cache = base, policies, table, with_cache
+        self._masks = MaskPlan(base.module.config.get_text_config(), base.dtype)
+        self._batch: _Batch | None = None
+
+    def forget(self) -> None:
+        """The table's rows have changed."""
+        self._batch = None
+
+    def __call__(self) -> Drawn:
+        """A token for each row of the table, in order; the rows are still to take them."""
+        batch = self._batch = self._batch or self._assembled()
+        rows, length = self._table.rows, batch.longest + 1
+        self._table.cache.reserve(len(rows), len(rows), length)
+        self._table.cache.decode(batch.positions, length)
+        with self._base.mixed(batch.mix):
+            hidden = self._base.hidden(
+                batch.ids,
+                position_ids=batch.positions[:, None],
+                attention_mask=self._masks(batch.positions, length),
+                **self._with_cache,
+            )
+            logits = self._base.head(hidden[:, 0])
+        drawn = batch.draw(logits, [len(row.tokens) for row in rows])
+        batch.ids, batch.positions, batch.longest = drawn.tokens[:, None], batch.positions + 1, length
+        return drawn
+
+    def _assembled(self) -> _Batch:
+        rows, device = self._table.rows, self._base.device
+        positions = [row.position for row in rows]
+        return _Batch(
+            ids=torch.tensor([[row.tokens[-1]] for row in rows], device=device),
+            positions=torch.tensor(positions, device=device),
+            longest=max(positions),
+            draw=Draw([row.choice for row in rows], device),
+            mix=self._policies.decode_mix([row.policy for row in rows]),
+        )

@@ -1,0 +1,49 @@
+"""The rows of the batch: which sample sits where in the key/value cache. Knows no model.
+
+Rows 0..n-1 are in use; where one leaves, the last one takes its place.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from workers.sample.cache import SlotCache
+from workers.sample.rows import PrefixKey, Row
+
+
+class Table:
+    """Row i of the batch is row i of the cache."""
+
+    def __init__(self, cache: SlotCache) -> None:
+        self.cache = cache
+        self.rows: list[Row] = []
+        self.hidden: list[Tensor] = []  #: of each row's last prompt token, [width], for siblings that start later
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def prompts(self) -> dict[PrefixKey, int]:
+        """The prompts in the cache, each with a row that holds it."""
+        return {row.job.prefix: slot for slot, row in enumerate(self.rows)}
+
+    def longest(self) -> int:
+        """Tokens that the longest row may come to hold."""
+        return max((row.job.request.cells for row in self.rows), default=0)
+
+    def reserve(self, more: int, length: int) -> None:
+        """Make room in the cache for `more` rows of `length` tokens behind those in use."""
+        longest = max((row.position for row in self.rows), default=0)
+        self.cache.reserve(len(self), len(self) + more, max(longest, length))
+
+    def add(self, rows: Sequence[Row], hidden: Sequence[Tensor]) -> None:
+        """Samples whose prompts stand in the cache's next rows, in this order."""
+        self.rows += rows
+        self.hidden += hidden
+
+    def remove(self, slot: int) -> Row:
+        row, last = self.rows[slot], len(self) - 1
+        if slot != last:
+            self.cache.copy(last, slot, 1, self.rows[last].position)
+            self.rows[slot], self.hidden[slot] = self.rows[last], self.hidden[last]
+        self.rows.pop(), self.hidden.pop()
+        return row
