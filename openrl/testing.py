@@ -16,7 +16,7 @@ import numpy.typing as npt
 from openrl.catalog.repository import Catalog
 from openrl.depot.port import Depot
 from openrl.domain.checkpoint import Checkpoint, CheckpointPath
-from openrl.domain.errors import LeaseLost, PassingError
+from openrl.domain.errors import ClaimLost, PassingError
 from openrl.domain.ids import OpId, RunId
 from openrl.domain.losses import TARGETS
 from openrl.domain.model import ModelCard
@@ -105,7 +105,7 @@ class ToyWorker:
         try:
             self.before(held.op)
             self._ledger.done(held, self.answer(held.op))
-        except LeaseLost:
+        except ClaimLost:
             return  # cancelled meanwhile
         except PassingError as error:
             self._ledger.give_back(held, error)

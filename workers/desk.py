@@ -3,7 +3,7 @@
 import logging
 import time
 
-from openrl.domain.errors import CallerError, Draining, LeaseLost, PassingError
+from openrl.domain.errors import CallerError, ClaimLost, Draining, PassingError
 from openrl.domain.ids import OpId
 from openrl.domain.outcome import failure_of
 from openrl.ledger.port import Held, Ledger
@@ -22,7 +22,7 @@ def serve(ledger: Ledger, keeper: Keeper, work: Work, op_id: OpId) -> None:
     with keeper.keeping(held, lost=work.abort):
         try:
             _carry_out(ledger, work, held)
-        except LeaseLost:
+        except ClaimLost:
             log.warning("result refused: the op is held by another now", extra=_fields(held, started))
         else:
             log.debug("op carried out", extra=_fields(held, started))

@@ -170,6 +170,16 @@ class AdapterUnsupported(CallerError):
         return f"adapter {self.args[0]}: {self.args[1]}"
 
 
+class UpdateNotFinite(CallerError):
+    """NaN or infinity in an optimizer's update; the run's weights and moments stayed as they were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "optim_step: the update is not finite; nothing was applied. Check adam_params.learning_rate and eps"
+
+
 class RewardUnknown(CallerError):
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)
@@ -270,7 +280,7 @@ class TurnUnsettled(PassingError):
         return f"turn {self.args[1]} of {self.args[0]} has not ended yet"
 
 
-class LeaseLost(PassingError):
+class ClaimLost(PassingError):
     """Somebody else holds the op now; what this worker computed does not count."""
 
     def __init__(self, op: str) -> None:
@@ -278,6 +288,16 @@ class LeaseLost(PassingError):
 
     def __str__(self) -> str:
         return f"op {self.args[0]} is held by another worker now"
+
+
+class LeaseLost(PassingError):
+    """Somebody else holds the run now; what this worker has of it does not count."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+
+    def __str__(self) -> str:
+        return f"run {self.args[0]} is leased by another worker now"
 
 
 class LedgerUnreachable(PassingError):

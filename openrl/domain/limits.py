@@ -26,18 +26,18 @@ def check_room(prompt_tokens: int, max_tokens: int, context_length: int) -> None
         )
 
 
-def check_vocabulary(ids: Sequence[int], vocab_size: int, where: str, *, lowest: int = 0) -> None:
-    """Raises FieldInvalid for the first id that is no token; `lowest` is -1 where that stands for none."""
-    if len(ids) and (min(ids) < lowest or max(ids) >= vocab_size):
-        at, token = next((at, token) for at, token in enumerate(ids) if not lowest <= token < vocab_size)
+def check_vocabulary(ids: Sequence[int], vocab_size: int, where: str) -> None:
+    """Raises FieldInvalid for the first id that is no token."""
+    if len(ids) and (min(ids) < 0 or max(ids) >= vocab_size):
+        at, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < vocab_size)
         raise outside(where, token, at, vocab_size)
 
 
-def check_tokens(tensor: Tensor, vocab_size: int, where: str, *, lowest: int = 0) -> None:
+def check_tokens(tensor: Tensor, vocab_size: int, where: str) -> None:
     """The same for an integer tensor, flat."""
     if tensor.elements:  # an empty view cannot be cast
         ids = memoryview(tensor.data).cast("q" if tensor.dtype is DType.INT64 else "i")
-        check_vocabulary(ids, vocab_size, where, lowest=lowest)
+        check_vocabulary(ids, vocab_size, where)
 
 
 def outside(where: str, token: int, at: int, vocab_size: int) -> FieldInvalid:

@@ -116,13 +116,16 @@ class ScoreTexts:
     params: dict[str, str] = field(default_factory=dict)
 
 
-def changes_run(action: "Action") -> bool:
-    """Whether a run is another one after it, so that a recovery has to do it again."""
+def changes_run(action: "Action", *, failed: bool = False) -> bool:
+    """Whether a run is another one after it, so that a recovery has to do it again. One that failed changed nothing,
+    except that an optimizer step drops the gradient either way."""
     match action:
-        case ForwardBackward():
-            return not action.forward_only
-        case CreateRun() | LoadWeights() | OptimStep():
+        case OptimStep():
             return True
+        case ForwardBackward():
+            return not action.forward_only and not failed
+        case CreateRun() | LoadWeights():
+            return not failed
         case _:
             return False
 

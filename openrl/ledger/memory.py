@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from threading import RLock
 
 from openrl.domain.errors import (
+    ClaimLost,
     LeaseLost,
     OpenRLError,
     PassingError,
@@ -199,7 +200,7 @@ class MemoryLedger:
     def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
         with self._lock:
             if not self._holds(held):
-                raise LeaseLost(held.op.id)
+                raise ClaimLost(held.op.id)
             self._rows[held.op.id].attempts -= not counts
             self._ready(held.op.id)
         self._ring_all()
@@ -231,9 +232,9 @@ class MemoryLedger:
                 status = Status.FAILED if result is None else Status.DONE
                 if row is not None and (row.settled_by, row.status) == (held.epoch, status):
                     return  # the same settlement again
-                raise LeaseLost(held.op.id)
+                raise ClaimLost(held.op.id)
             row.settled_by = held.epoch
-            if isinstance(row.op, TrainOp) and applied and changes_run(row.op.action):
+            if isinstance(row.op, TrainOp) and applied and changes_run(row.op.action, failed=failure is not None):
                 self._runs[row.op.run].journal[row.op.turn] = row.op.id
             self._settle(row, result=result, failure=failure)
         self._ring_all()

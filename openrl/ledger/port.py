@@ -112,12 +112,12 @@ class Ledger(Protocol):
         ...
 
     def done(self, held: Held, result: Result) -> None:
-        """Settle with a result; wakes waiters, rings what became runnable. Raises LeaseLost on a stale epoch."""
+        """Settle with a result; wakes waiters, rings what became runnable. Raises ClaimLost on a stale epoch."""
         ...
 
     def failed(self, held: Held, failure: Failure, *, applied: bool = True) -> None:
         """Settle with a failure; the run's next turn goes on. `applied=False` for one that says nothing of the request:
-        a recovery leaves the op out. Raises LeaseLost on a stale epoch."""
+        a recovery leaves the op out. Raises ClaimLost on a stale epoch."""
         ...
 
     def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:

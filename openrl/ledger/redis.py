@@ -15,6 +15,7 @@ import redis
 
 from openrl.domain.errors import (
     BytesLost,
+    ClaimLost,
     LeaseLost,
     OpenRLError,
     PassingError,
@@ -115,7 +116,7 @@ class RedisLedger:
     def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
         word, bells = self._call("give_back", held.op.id, held.epoch, int(counts))
         if word == b"lost":
-            raise LeaseLost(held.op.id)
+            raise ClaimLost(held.op.id)
         log.info("given back: %s", why or "no reason given", extra={"action": "give_back", "op": held.op.id})
         self._ring_all(bells)
 
@@ -156,7 +157,7 @@ class RedisLedger:
         self._shelf.put(key, data)
         try:
             self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "shelf")
-        except LeaseLost:
+        except ClaimLost:
             self._discard(key)
             raise
 
@@ -167,10 +168,10 @@ class RedisLedger:
         self._follow_up(*self._call("cancel", op_id, codec.encode(failure_of(error))))
 
     def _settle(self, held: Held, status: Status, *ending: str | bytes, applied: bool = True) -> None:
-        again = int(applied and changes_run(held.op.action))
+        again = int(applied and changes_run(held.op.action, failed=status is Status.FAILED))
         word, bells, bodies = self._call("settle", held.op.id, held.epoch, status, again, *ending)
         if word == b"lost":
-            raise LeaseLost(held.op.id)
+            raise ClaimLost(held.op.id)
         self._follow_up(bells, bodies)
 
     # -------------------------------------------------------------------------------------------- asking

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.limits import check_context, check_room, check_tokens, check_vocabulary
+from openrl.domain.limits import check_context, check_room, check_tokens
 from openrl.domain.tensor import DType, Tensor
 
 
@@ -19,14 +19,6 @@ def test_token_ids_outside_the_vocabulary_are_told(ids: list[int], wrong: int, d
     check_tokens(ints([0, 511], dtype), 512, "x")
     with pytest.raises(FieldInvalid, match=rf"x: token {wrong} at position 1 is outside the vocabulary \(0\.\.511\)"):
         check_tokens(ints(ids, dtype), 512, "x")
-
-
-def test_minus_one_is_let_through_only_where_it_stands_for_none() -> None:
-    check_tokens(ints([-1, 5]), 512, "x", lowest=-1)
-    with pytest.raises(FieldInvalid, match="token -2 at position 0"):
-        check_vocabulary([-2, 5], 512, "x", lowest=-1)
-    with pytest.raises(FieldInvalid, match="token -1 at position 0"):
-        check_vocabulary([-1, 5], 512, "x")
 
 
 def test_nothing_is_in_every_vocabulary() -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from openrl.domain.errors import EngineBusy, LeaseLost, OpCancelled, OpenRLError, TooManyWaiting, TurnPassed
+from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled, OpenRLError, TooManyWaiting, TurnPassed
 from openrl.domain.ids import OpId, RunId, TenantId
 from openrl.domain.op import SETTLED, Bell, OptimStep, Status, TrainOp
 from openrl.domain.outcome import StepResult, failure_of
@@ -158,7 +158,7 @@ class Histories(RuleBasedStateMachine):
             return
         try:
             self.twins.ask("done" if well else "failed", held, RESULT if well else FAILURE)
-        except LeaseLost:
+        except ClaimLost:
             record = self.twins.ask("read", held.op.id)
             assert record is None or record.status is not Status.HELD or self.epochs[held.op.id] > held.epoch
             return
@@ -170,7 +170,7 @@ class Histories(RuleBasedStateMachine):
         if held is not None:
             try:
                 self.twins.ask("give_back", held, counts=counts)
-            except LeaseLost:
+            except ClaimLost:
                 return
             assert self.epochs[held.op.id] == held.epoch
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openrl.domain.errors import EngineBusy, LeaseLost, OpCancelled, RunLost, TooManyWaiting, TurnPassed
+from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled, RunLost, TooManyWaiting, TurnPassed
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import OptimStep, SampleOp, Status, TrainOp
 from openrl.domain.outcome import Category, StepResult, failure_of
@@ -86,9 +86,9 @@ def test_a_settled_op_is_neither_claimed_nor_settled_again(scene):
     held = scene.claim(op_id)
     scene.ledger.done(held, RESULT)
     assert scene.ledger.claim(op_id) is None
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         scene.ledger.failed(held, FAILURE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         scene.ledger.give_back(held)
     assert scene.ledger.read(op_id).result == RESULT
 
@@ -105,11 +105,11 @@ def test_a_stale_epoch_cannot_settle(scene):
     stale = scene.claim(op_id)
     scene.ahead += 16
     scene.ledger.sweep()
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         scene.ledger.done(stale, RESULT)
     fresh = scene.claim(op_id)
     assert fresh.epoch > stale.epoch
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         scene.ledger.failed(stale, FAILURE)
     scene.ledger.done(fresh, RESULT)
 
@@ -299,7 +299,7 @@ def test_the_holder_of_a_cancelled_op_finds_out(scene):
     held, other = scene.claim(scene.sample(0)), scene.claim(scene.sample(1))
     scene.ledger.cancel(held.op.id, OpCancelled())
     assert scene.ledger.renew([held, other]) == {held.op.id}
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         scene.ledger.done(held, RESULT)
 
 

@@ -7,7 +7,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from openrl.domain.errors import LeaseLost, LedgerUnreachable, OpCancelled, TooManyWaiting
+from openrl.domain.errors import ClaimLost, LedgerUnreachable, OpCancelled, TooManyWaiting
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Status
 from openrl.domain.outcome import Failure, StepResult
@@ -81,7 +81,7 @@ def test_a_worker_that_lost_its_op_cannot_touch_the_result_of_the_one_that_has_i
     redis_scene.ahead += 16
     redis_scene.ledger.sweep()
     redis_scene.finish_with_bytes(redis_scene.claim(op_id), 50_000)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         redis_scene.finish_with_bytes(zombie, 90_000)
     assert len(redis_scene.ledger.read(op_id).result.info[0]["text"]) == 50_000
     assert list(redis_scene.shelf) == [f"ops/{op_id}/result-2"]

@@ -1,4 +1,4 @@
-"""Every kind of process is killed while three clients train: nobody notices. The bench does it; a short run is a test."""
+"""Every kind of process is killed while three clients train, and nobody notices: a short run of the bench."""
 
 import subprocess
 import sys

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import DepotKey
-from openrl.domain.limits import check_context, check_room, check_tokens, check_vocabulary
+from openrl.domain.limits import check_context, check_room, check_vocabulary, outside
 from openrl.domain.op import Sample
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
@@ -117,4 +117,7 @@ def _check_targets(targets: Tensor | None, length: int, vocab_size: int) -> None
         raise FieldInvalid(
             f"{name}.shape", f"is {list(targets.shape)}; it must be [{length - 1}, K], prompt tokens but the first"
         )
-    check_tokens(targets, vocab_size, name, lowest=-1)
+    ids = from_domain(targets).flatten()
+    wrong = ((ids < -1) | (ids >= vocab_size)).nonzero()
+    if len(wrong):
+        raise outside(name, int(ids[wrong[0]]), int(wrong[0]), vocab_size)

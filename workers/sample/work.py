@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from openrl.domain.errors import Draining, LeaseLost
+from openrl.domain.errors import ClaimLost, Draining
 from openrl.domain.ids import OpId
 from openrl.domain.op import SampleOp
 from openrl.domain.outcome import Sampled
@@ -32,7 +32,7 @@ class SampleWork:
         try:
             return Sampled(result=future.result())
         except CancelledError:
-            raise (Draining() if self._draining else LeaseLost(op.id)) from None
+            raise (Draining() if self._draining else ClaimLost(op.id)) from None
         finally:
             with self._lock:
                 if self._running.get(op.id) is future:

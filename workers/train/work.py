@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from openrl.depot.port import Depot
-from openrl.domain.errors import CallerError, CheckpointMissing, Draining, LeaseLost, RunLost
+from openrl.domain.errors import CallerError, CheckpointMissing, ClaimLost, Draining, RunLost
 from openrl.domain.ids import OpId, RunId
 from openrl.domain.op import (
     CreateRun,
@@ -57,7 +57,7 @@ class TrainWork:
         with self._residents.lock(op.run):  # a lapsed claim can bring a turn twice, even at the same time
             resident = self._residents.under(lease) or self._recover(op, lease)
             if resident.turn > op.turn:  # a thread that slept through its turn
-                raise LeaseLost(op.id)
+                raise ClaimLost(op.id)
             if resident.turn < op.turn:
                 self._apply(op, resident)
             if isinstance(resident.outcome, CallerError):
@@ -89,7 +89,7 @@ class TrainWork:
             outcome = self._do(op)
         except CallerError as error:
             outcome = error
-        changed = changes_run(op.action) and self._engine.has(op.run)  # what could not be created has no state to keep
+        changed = changes_run(op.action, failed=isinstance(outcome, CallerError)) and self._engine.has(op.run)
         resident.applied(op.turn, outcome, changed=changed, now=self._clock())
 
     def _recover(self, op: TrainOp, lease: Lease) -> Resident:
@@ -103,6 +103,8 @@ class TrainWork:
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
             self._apply(each, resident)
+            if isinstance(resident.outcome, CheckpointMissing):  # it was there the first time, and was deleted since
+                raise RunLost(op.run)
         self._residents.runs[op.run] = resident
         if lease.snapshot is not None or again:
             log.info(

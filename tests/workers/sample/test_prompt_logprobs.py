@@ -126,6 +126,6 @@ def test_targets_of_the_wrong_shape_are_refused(lab, shape):
 
 
 def test_targets_outside_of_the_vocabulary_are_refused(lab):
-    targets = to_domain(torch.full((LENGTH - 1, 1), 97), DType.INT64)
-    with pytest.raises(FieldInvalid, match="target_prompt_logprobs"):
+    targets = to_domain(torch.tensor([-1] * (LENGTH - 2) + [97])[:, None], DType.INT64)
+    with pytest.raises(FieldInvalid, match=f"target_prompt_logprobs: token 97 at position {LENGTH - 2} is outside"):
         score(lab, target_prompt_logprobs=targets)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from openrl.domain.errors import GradientNotFinite
+from openrl.domain.errors import GradientNotFinite, UpdateNotFinite
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.base import BaseModel
 from workers.train import adam
@@ -58,6 +58,21 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_dropped(run: RunSt
         adam.step(run, AdamParams())
     assert all(torch.equal(a, b) for a, b in zip(before, (run.weights, run.m, run.v), strict=True))
     assert run.step == 1 and run.grad is None
+
+
+@pytest.mark.parametrize(
+    "params", [AdamParams(learning_rate=1e300), AdamParams(learning_rate=1e-3, eps=0.0)], ids=["huge rate", "no eps"]
+)
+def test_an_update_that_is_not_finite_changes_nothing_and_the_run_goes_on(run: RunState, params: AdamParams) -> None:
+    run.grad = torch.zeros(run.shape.size)
+    run.grad[0] = 1.0
+    before = [each.clone() for each in (run.weights, run.m, run.v)]
+    with pytest.raises(UpdateNotFinite, match="learning_rate"):
+        adam.step(run, params)
+    assert all(torch.equal(old, new) for old, new in zip(before, (run.weights, run.m, run.v), strict=True))
+    assert (run.step, run.grad) == (0, None)
+    run.grad = torch.ones(run.shape.size)
+    assert adam.step(run, AdamParams())["applied"] == 1.0
 
 
 def test_without_a_gradient_no_step_is_taken(run: RunState) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.datum import Loss
-from openrl.domain.errors import CallerError, Draining, FieldInvalid, GradientNotFinite, LeaseLost, RunLost
+from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, GradientNotFinite, RunLost
 from openrl.domain.ids import OpId, RunId, TenantId
 from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
 from openrl.domain.outcome import BatchResult, failure_of
@@ -200,7 +200,7 @@ def test_a_thread_that_slept_through_its_turn_applies_nothing(world: World, firs
     first.ledger.sweep()
     first.serve(op_id)
     first.serve(world.step(2))
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         first.work(sleeper)
     assert first.diary == ["rank 4", "step 1", "step 2"]
 
