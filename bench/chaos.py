@@ -1,9 +1,10 @@
 """Does anybody notice when processes die? Three SDK clients train and sample while components are killed at random.
 
 First each client's loop runs undisturbed, then all three again on fresh runs of the same seeds while a killer sends
-SIGKILL to the gateway, the device worker, the reward worker or the broker, waits until its supervisor has brought it back,
-and goes on. In the end losses and weights must be those of the undisturbed runs to float32 rounding, the optimizer must
-have stepped as often as it was asked to, the ledger must hold no unsettled op, and no client may have seen an error.
+SIGKILL to the gateway, the device worker, the reward worker or the broker, waits until its supervisor has brought it
+back, and goes on. In the end losses and weights must be those of the undisturbed runs to float32 rounding, the
+optimizer must have stepped as often as it was asked to, the ledger must hold no unsettled op, and no client may have
+seen an error.
 """
 
 import argparse
