@@ -61,6 +61,13 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     """Reward operations that one reward worker scores at once."""
 
 
+class Retention(BaseModel, extra="forbid", frozen=True):
+    finished_seconds: float = Field(600.0, ge=0)
+    """How long after a session finished its runs and unnamed sampler weights are kept; checkpoints stay."""
+    silent_seconds: float = Field(86_400.0, gt=0)
+    """The same for a session whose client fell silent without a word."""
+
+
 class LedgerRules(BaseModel, extra="forbid", frozen=True):
     """The same for gateway and workers."""
 
@@ -100,6 +107,7 @@ class Settings(BaseSettings):
     sample: Sample = Sample()
     worker: Worker = Worker()
     ledger: LedgerRules = LedgerRules()
+    retention: Retention = Retention()
 
     @field_validator("model_aliases", mode="before")
     @classmethod

@@ -41,6 +41,13 @@ class Samplers(Sessions):
         with self._database.reading() as connection:
             return [SamplerId(id) for id in connection.execute(query).scalars()]
 
+    def session_policies(self, tenant: TenantId, session: SessionId) -> set[DepotKey]:
+        """Folders of the weights that the session's samplers use; checkpoints among them are not the session's own."""
+        theirs = (samplers.c.tenant_id == tenant) & (samplers.c.session_id == session)
+        query = select(samplers.c.policy).where(theirs, samplers.c.policy.is_not(None)).distinct()
+        with self._database.reading() as connection:
+            return {DepotKey(key) for key in connection.execute(query).scalars()}
+
 
 def _values(sampler: Sampler) -> dict[str, object]:
     return {

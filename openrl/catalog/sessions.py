@@ -72,6 +72,19 @@ class Sessions(Records):
             if connection.execute(select(sessions.c.id).where(_this(tenant, session))).first() is None:
                 raise SessionNotFound(session)
 
+    def sessions_over(self, *, finished_before: datetime, silent_before: datetime, limit: int) -> list[Session]:
+        """Of all tenants: finished, or without a heartbeat, for so long, and not released yet; the oldest first."""
+        over = (sessions.c.finished_at < finished_before) | (sessions.c.last_seen_at < silent_before)
+        query = select(sessions).where(over, sessions.c.released_at.is_(None)).order_by(sessions.c.created_at)
+        with self._database.reading() as connection:
+            return [_session(row) for row in connection.execute(query.limit(limit))]
+
+    def released(self, session: SessionId) -> None:
+        """What only this session needed is gone."""
+        now = update(sessions).where(sessions.c.id == session).values(released_at=datetime.now(UTC))
+        with self._database.writing() as connection:
+            connection.execute(now)
+
 
 def _this(tenant: TenantId, session: SessionId) -> ColumnElement[bool]:
     return (sessions.c.id == session) & (sessions.c.tenant_id == tenant)

@@ -88,6 +88,7 @@ sessions = Table(
     Column("finished_at", Utc),
     Column("finish_reason", String),
     Column("finish_detail", String),
+    Column("released_at", Utc),  # what only it needed is gone: its runs' snapshots, its unnamed policies
     UniqueConstraint("tenant_id", "id"),
     Index(None, "tenant_id", "created_at"),
 )

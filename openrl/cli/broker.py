@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from openrl.cli.errors import BrokerMissing
 from openrl.cli.ports import LOCAL, free_port
-from openrl.domain.errors import BrokerMissing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

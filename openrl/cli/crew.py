@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from openrl.cli import supervisor
 from openrl.cli.child import Child, Component, make_room, start, stop, tail
+from openrl.cli.errors import ComponentDied, ComponentRefused
 from openrl.cli.orphans import Watcher
 from openrl.cli.supervisor import ERROR_MARK, Life, Phase, Rules, Verdict
-from openrl.domain.errors import ComponentDied, ComponentRefused
 
 PROBE_SECONDS = 0.25  #: between two questions whether a component is ready
 TAIL_LINES = 20

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from openrl.cli import machine, probes
 from openrl.cli.broker import find_program
+from openrl.cli.errors import BrokerMissing, BrokerUnreachable, PortTaken
 from openrl.cli.ports import LOCAL, require_port
 from openrl.cli.text import columns
 from openrl.config import Settings
-from openrl.domain.errors import BaseModelMissing, BrokerMissing, BrokerUnreachable, PortTaken, SettingInvalid
+from openrl.domain.errors import BaseModelMissing, SettingInvalid
 from openrl.machine import BF16_FLAGS, cpu_flags, usable_cores
 from openrl.models.catalogue import find, resolve
 

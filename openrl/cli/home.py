@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from openrl.domain.errors import AlreadyServing, NotServing, SettingInvalid
+from openrl.cli.errors import AlreadyServing, NotServing
+from openrl.domain.errors import SettingInvalid
 from openrl.domain.tenant import KEY_START, new_secret
 
 

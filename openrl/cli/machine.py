@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
-from openrl.domain.errors import ModelWontFit, PackageMissing
+from openrl.cli.errors import ModelWontFit, PackageMissing
 from openrl.machine import free_memory_bytes, multiplies_bfloat16
 
 #: Import names of what the components need; `serve` looks for them before it starts anything.

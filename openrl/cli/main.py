@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from openrl.cli.errors import PackageMissing
 from openrl.cli.supervisor import ERROR_MARK, REFUSED
-from openrl.domain.errors import OpenRLError, OperatorError, PackageMissing, SettingInvalid
+from openrl.domain.errors import OpenRLError, OperatorError, SettingInvalid
 
 if TYPE_CHECKING:
     from openrl.config import Settings

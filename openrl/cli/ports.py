@@ -3,7 +3,8 @@
 import errno
 import socket
 
-from openrl.domain.errors import PortTaken, SettingInvalid
+from openrl.cli.errors import PortTaken
+from openrl.domain.errors import SettingInvalid
 
 BACKLOG = 2048
 LOCAL = "127.0.0.1"

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import redis
 
-from openrl.domain.errors import BrokerUnreachable, LedgerUnreachable
+from openrl.cli.errors import BrokerUnreachable
+from openrl.domain.errors import LedgerUnreachable
 from openrl.ledger.roster import RedisRoster
 
 Probe = Callable[[int], bool]

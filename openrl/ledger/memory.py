@@ -179,6 +179,17 @@ class MemoryLedger:
             run.journal = {at: op_id for at, op_id in run.journal.items() if at > turn}
             return before
 
+    def forget(self, run: RunId) -> DepotKey | None:
+        with self._lock:
+            state = self._runs[run]
+            if state.unsettled:
+                raise TurnUnsettled(run, -1)
+            snapshot, state.snapshot, state.snapshot_turn = state.snapshot, None, -1
+            state.journal.clear()
+            state.holder = None
+            state.lease_epoch += 1
+            return snapshot
+
     def _take_lease(self, op: Op) -> Lease | None:
         if not isinstance(op, TrainOp):
             return None

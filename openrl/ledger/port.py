@@ -111,6 +111,11 @@ class Ledger(Protocol):
         has not ended: whoever recovers would apply it again."""
         ...
 
+    def forget(self, run: RunId) -> DepotKey | None:
+        """Nobody will go on with the run: end its lease and its journal. Answers the key of its snapshot, for deletion.
+        Raises TurnUnsettled where ops still wait for it."""
+        ...
+
     def done(self, held: Held, result: Result) -> None:
         """Settle with a result; wakes waiters, rings what became runnable. Raises ClaimLost on a stale epoch."""
         ...

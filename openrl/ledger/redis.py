@@ -147,6 +147,13 @@ class RedisLedger:
         self._follow_up([], bodies)
         return DepotKey(before.decode()) or None
 
+    def forget(self, run: RunId) -> DepotKey | None:
+        word, bodies, snapshot = self._call("forget", run)
+        if word == b"busy":
+            raise TurnUnsettled(run, -1)
+        self._follow_up([], bodies)
+        return DepotKey(snapshot.decode()) or None
+
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
         data = codec.encode(result)
@@ -274,7 +281,7 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     head = (here / "rows.lua").read_text()
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "release", "journal", "snapshot"),
+        *("alive", "release", "journal", "snapshot", "forget"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
 

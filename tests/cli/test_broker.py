@@ -12,9 +12,9 @@ import redis
 from openrl.cli import broker as brokers
 from openrl.cli.broker import Broker, choose, configuration, find_program
 from openrl.cli.child import Child, Component, start, stop
+from openrl.cli.errors import BrokerMissing
 from openrl.cli.probes import broker_answers, connect
 from openrl.cli.serve import _withdraw_others
-from openrl.domain.errors import BrokerMissing
 from openrl.domain.ids import WorkerId
 from openrl.domain.model import ModelCard
 from openrl.domain.worker import Role, WorkerInfo

@@ -9,9 +9,9 @@ import pytest
 
 from openrl.cli.child import Component
 from openrl.cli.crew import Crew, Event, last_error
+from openrl.cli.errors import ComponentDied, ComponentRefused
 from openrl.cli.orphans import Watcher
 from openrl.cli.supervisor import REFUSED, Rules
-from openrl.domain.errors import ComponentDied, ComponentRefused
 
 RULES = Rules(first_rest_seconds=0.01, hopeless_deaths=2)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from openrl.cli import home
-from openrl.domain.errors import AlreadyServing, NotServing, SettingInvalid
+from openrl.cli.errors import AlreadyServing, NotServing
+from openrl.domain.errors import SettingInvalid
 
 
 def test_a_data_directory_is_held_by_one_only(tmp_path: Path) -> None:

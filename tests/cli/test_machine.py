@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from openrl.cli import machine
-from openrl.domain.errors import ModelWontFit, PackageMissing
+from openrl.cli.errors import ModelWontFit, PackageMissing
 
 
 def _folder(tmp_path: Path, millions: int) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from openrl.cli import main as cli
-from openrl.domain.errors import BrokerMissing
+from openrl.cli.errors import BrokerMissing
 
 HEAVY = {"torch", "celery", "sqlalchemy", "fastapi", "transformers", "redis", "pydantic", "numpy", "httpx"}
 

@@ -2,8 +2,9 @@ import socket
 
 import pytest
 
+from openrl.cli.errors import PortTaken
 from openrl.cli.ports import free_port, listening, require_port
-from openrl.domain.errors import PortTaken, SettingInvalid
+from openrl.domain.errors import SettingInvalid
 
 
 def test_a_taken_port_is_told_with_its_name() -> None:

@@ -3,10 +3,11 @@ from pathlib import Path
 import pytest
 
 from openrl.cli import preflight
+from openrl.cli.errors import BrokerUnreachable, PortTaken
 from openrl.cli.plan import Choices
 from openrl.cli.ports import listening
 from openrl.config import Gateway, Settings, Worker
-from openrl.domain.errors import BaseModelMissing, BrokerUnreachable, PortTaken
+from openrl.domain.errors import BaseModelMissing
 
 
 @pytest.fixture

@@ -137,3 +137,22 @@ def test_after_its_holder_died_an_op_that_it_held_is_anybodys(scene):
     b.sweep()
     assert scene.queues == ["q"]
     assert b.claim(op_id).lease.epoch == 2
+
+
+def test_a_forgotten_run_leaves_no_lease_no_journal_and_no_bytes(stage):
+    scene = stage(inline_bytes=1)
+    a = scene.for_worker("a")
+    lease = apply(a, scene.turn(0))
+    a.snapshotted(lease, 0, FIRST)
+    apply(a, scene.turn(1))
+    last = scene.turn(2)
+    with pytest.raises(TurnUnsettled):
+        a.forget(RUN)
+    apply(a, last)
+    assert a.forget(RUN) == FIRST
+    assert a.forget(RUN) is None
+    assert a.journal(RUN) == []
+    assert not [key for key in scene.shelf if key.endswith("body")]
+    with pytest.raises(LeaseLost):
+        a.snapshotted(lease, 2, SECOND)
+    assert a.claim(scene.turn(3)).lease.snapshot is None

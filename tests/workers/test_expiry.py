@@ -1,27 +1,51 @@
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from openrl.catalog.repository import Catalog
+from openrl.config import Retention
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.checkpoint import Checkpoint, CheckpointKind, CheckpointPath
-from openrl.domain.ids import DepotKey, OpId, RunId
+from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, SessionId, TenantId
+from openrl.domain.op import Bell, CreateRun, TrainOp
+from openrl.domain.outcome import RunCreated
+from openrl.domain.policy import Sampler
 from openrl.domain.run import LoraSpec, Run
-from workers.expiry import expire
+from openrl.ledger.memory import MemoryLedger
+from workers.expiry import expire, release
+
+AT_ONCE = Retention(finished_seconds=0.0, silent_seconds=3600.0)
 
 
-def test_bytes_and_row_of_an_expired_checkpoint_go_and_others_stay(tmp_path: Path) -> None:
-    catalog, depot = Catalog(f"sqlite:///{tmp_path / 'catalog.db'}"), FsspecDepot(f"file://{tmp_path / 'depot'}")
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.db'}")
     catalog.migrate()
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def depot(tmp_path: Path) -> FsspecDepot:
+    return FsspecDepot(f"file://{tmp_path / 'depot'}")
+
+
+@pytest.fixture
+def tenant(catalog: Catalog) -> TenantId:
     key, _ = catalog.create_key("anna")
+    return key.tenant
+
+
+def begin(catalog: Catalog, tenant: TenantId) -> tuple[SessionId, RunId]:
     session = catalog.create_session(
-        key.tenant, tags=[], user_metadata={}, display_name=None, sdk_version="test", project_id=None
+        tenant, tags=[], user_metadata={}, display_name=None, sdk_version="test", project_id=None
     )
     now = datetime.now(UTC)
     run = Run(
         id=RunId(f"{session}:train:0"),
-        tenant=key.tenant,
+        tenant=tenant,
         session=session,
         base_model="tiny",
         requested_model="tiny",
@@ -30,12 +54,19 @@ def test_bytes_and_row_of_an_expired_checkpoint_go_and_others_stay(tmp_path: Pat
         last_request_at=now,
     )
     catalog.add_run(run)
+    return session, run.id
+
+
+def test_bytes_and_row_of_an_expired_checkpoint_go_and_others_stay(
+    catalog: Catalog, depot: FsspecDepot, tenant: TenantId
+) -> None:
+    _, run = begin(catalog, tenant)
+    now = datetime.now(UTC)
     for name, left in (("old", -1), ("new", 3600), ("kept", None)):
         depot.put_folder(f"checkpoints/{name}", {"adapter": b"x"})
-        path = CheckpointPath(run=run.id, kind=CheckpointKind.WEIGHTS, name=name)
         checkpoint = Checkpoint(
-            path=path,
-            tenant=key.tenant,
+            path=CheckpointPath(run=run, kind=CheckpointKind.WEIGHTS, name=name),
+            tenant=tenant,
             key=DepotKey(f"checkpoints/{name}"),
             op=OpId(name),
             size_bytes=1,
@@ -47,6 +78,67 @@ def test_bytes_and_row_of_an_expired_checkpoint_go_and_others_stay(tmp_path: Pat
         expire(catalog, depot)
         with pytest.raises(KeyError):
             depot.get_folder("checkpoints/old")
-        assert {each.path.name for each in catalog.run_checkpoints(key.tenant, run.id)} == {"new", "kept"}
+        assert {each.path.name for each in catalog.run_checkpoints(tenant, run)} == {"new", "kept"}
         assert depot.has_folder("checkpoints/new")
-    catalog.close()
+
+
+def live(ledger: MemoryLedger, depot: FsspecDepot, catalog: Catalog, tenant: TenantId, name: str) -> SessionId:
+    """A session with a run in a snapshot, an unnamed policy, and a sampler of a checkpoint."""
+    session, run = begin(catalog, tenant)
+    op_id = OpId(f"create {name}")
+    op = TrainOp(id=op_id, tenant=tenant, run=run, turn=0, action=CreateRun(base_model="tiny", lora=LoraSpec(rank=4)))
+    ledger.append(op, Bell(op=op_id, queue="q", task="t", summary=""))
+    held = ledger.claim(op_id)
+    assert held is not None
+    assert held.lease is not None
+    ledger.done(held, RunCreated(run=run))
+    for folder in ("snapshots", "policies", "checkpoints"):
+        depot.put_folder(f"{folder}/{name}", {"adapter": b"x"})
+    ledger.snapshotted(held.lease, 0, DepotKey(f"snapshots/{name}"))
+    for number, folder in enumerate(("policies", "checkpoints")):
+        sampler = Sampler(
+            id=SamplerId(f"{session}:sample:{number}"),
+            tenant=tenant,
+            session=session,
+            base_model="tiny",
+            requested_model="tiny",
+            policy=DepotKey(f"{folder}/{name}"),
+        )
+        catalog.add_sampler(sampler)
+    return session
+
+
+def test_a_finished_session_keeps_its_checkpoints_only(catalog: Catalog, depot: FsspecDepot, tenant: TenantId) -> None:
+    ledger = MemoryLedger(lambda bell: None)
+    over, going_on = (live(ledger, depot, catalog, tenant, name) for name in ("over", "goingon"))
+    catalog.finish_session(tenant, over, "success", None)
+    for _ in range(2):
+        release(catalog, ledger, depot, AT_ONCE)
+        assert not depot.has_folder("snapshots/over")
+        assert not depot.has_folder("policies/over")
+        assert depot.has_folder("checkpoints/over")
+        for folder in ("snapshots", "policies", "checkpoints"):
+            assert depot.has_folder(f"{folder}/goingon"), going_on
+
+
+def test_a_silent_session_is_over_after_its_time_and_one_with_ops_under_way_is_not(
+    catalog: Catalog, depot: FsspecDepot, tenant: TenantId
+) -> None:
+    ledger = MemoryLedger(lambda bell: None)
+    session = live(ledger, depot, catalog, tenant, "quiet")
+    run = RunId(f"{session}:train:0")
+    op = TrainOp(
+        id=OpId("next"), tenant=tenant, run=run, turn=1, action=CreateRun(base_model="tiny", lora=LoraSpec(rank=4))
+    )
+    ledger.append(op, Bell(op=op.id, queue="q", task="t", summary=""))
+    at_once = Retention(silent_seconds=1e-6)
+    release(catalog, ledger, depot, AT_ONCE)
+    release(catalog, ledger, depot, at_once)
+    assert depot.has_folder("snapshots/quiet")
+    held = ledger.claim(op.id)
+    assert held is not None
+    ledger.done(held, RunCreated(run=run))
+    release(catalog, ledger, depot, AT_ONCE)
+    assert depot.has_folder("snapshots/quiet"), "its client was seen a moment ago"
+    release(catalog, ledger, depot, at_once)
+    assert not depot.has_folder("snapshots/quiet")

@@ -10,7 +10,7 @@ from openrl.domain.model import ModelCard
 from openrl.models.catalogue import find, resolve
 from workers.device.loop import DeviceLoop
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
-from workers.expiry import expire
+from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_threads
 from workers.sample.engine import SampleEngine
@@ -53,7 +53,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
     if trainer is not None:
         catalog = Catalog(settings.catalog_at)
         closing.callback(catalog.close)
-        closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: expire(catalog, here.depot)).start().stop)
+        closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
         saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
         _train(here, settings, closing, trainer, loop, saving)
     return _card(base, source, settings, trains=trains, samples=samples)
@@ -83,6 +83,11 @@ def _train(
     closing.callback(lambda: here.ledger.release(list(residents.runs)))
     closing.callback(snapshots.flush)
     closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
+
+
+def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
+    expire(catalog, here.depot)
+    release(catalog, here.ledger, here.depot, settings.retention)
 
 
 def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> SampleEngine:

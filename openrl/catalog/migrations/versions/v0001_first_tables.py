@@ -55,6 +55,7 @@ def _sessions() -> None:
         _moment("finished_at", nullable=True),
         sa.Column("finish_reason", sa.String),
         sa.Column("finish_detail", sa.String),
+        _moment("released_at", nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_sessions"),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_sessions_tenant_id"),
         sa.UniqueConstraint("tenant_id", "id", name="uq_sessions_tenant_id_id"),
