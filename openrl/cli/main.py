@@ -74,7 +74,7 @@ def openrl(
 def serve(
     program: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- COMMAND …]", help="Run this against the server, then stop and exit as it did."),
+        typer.Argument(metavar="-- COMMAND", help="Run this against the server, then stop and exit as it did."),
     ] = None,
     base_model: BaseModel = None,
     alias: Annotated[

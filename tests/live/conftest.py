@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test folder on the path
 
 import tinker
-from living import Server
+from living import COOKBOOK_NAME, Server
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +43,14 @@ def smollm2() -> Path:
         pull = [sys.executable, "-m", "openrl.cli.main", "models", "pull", "smollm2-135m", "--to", str(cache)]
         subprocess.run(pull, check=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory: pytest.TempPathFactory, smollm2: Path) -> Iterator[Server]:
+    """On a model that has learned something, under the names that documents and the cookbook use."""
+    names = f"smollm2-135m,{COOKBOOK_NAME}"
+    server = Server.start(
+        tmp_path_factory.mktemp("real"), "--no-flower", model=str(smollm2), OPENRL_MODEL_ALIASES=names
+    )
+    yield server
+    server.stop()

@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 
 START_SECONDS = 90
+#: A name that the cookbook knows a renderer for.
+COOKBOOK_NAME = "meta-llama/Llama-3.2-1B"
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -7,25 +7,16 @@ folders of these names in the working directory, which is how both libraries wor
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from living import COOKBOOK_NAME as NAME
 from living import Server, sdk_environment
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-cookbook" / "bin" / "python"
-NAME = "meta-llama/Llama-3.2-1B"
-
-
-@pytest.fixture(scope="module")
-def cookbook_server(tmp_path_factory: pytest.TempPathFactory, smollm2: Path) -> Iterator[Server]:
-    home = tmp_path_factory.mktemp("cookbook")
-    server = Server.start(home, "--no-flower", model=str(smollm2), OPENRL_MODEL_ALIASES=NAME)
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")
@@ -73,31 +64,31 @@ def rows(log: Path, file: str) -> list[dict[str, float | str]]:
     return [json.loads(line) for line in (log / file).read_text().splitlines()]
 
 
-def test_math_rl_trains_saves_and_resumes(cookbook_server: Server, workplace: Path) -> None:
+def test_math_rl_trains_saves_and_resumes(real_server: Server, workplace: Path) -> None:
     log = workplace / "math"
     options = [
         *(f"model_name={NAME}", "env=arithmetic", "group_size=4", "groups_per_batch=4", "learning_rate=1e-4"),
-        *("lora_rank=8", "save_every=1", "eval_every=0", f"log_path={log}", f"base_url={cookbook_server.url}"),
+        *("lora_rank=8", "save_every=1", "eval_every=0", f"log_path={log}", f"base_url={real_server.url}"),
         "behavior_if_log_dir_exists=resume",
     ]
-    cook(cookbook_server, workplace, "math_rl.train", *options, "max_steps=2")
+    cook(real_server, workplace, "math_rl.train", *options, "max_steps=2")
     saved = rows(log, "checkpoints.jsonl")
     assert all(str(row["state_path"]).startswith("tinker://") for row in saved if row.get("state_path"))
-    cook(cookbook_server, workplace, "math_rl.train", *options, "max_steps=4")
+    cook(real_server, workplace, "math_rl.train", *options, "max_steps=4")
     steps = [row["step"] for row in rows(log, "metrics.jsonl") if "env/all/reward/total" in row]
     assert steps == [1, 2, 3, 4], "the second call went on where the first one had saved"
 
 
-def test_rl_loop_trains_and_resumes(cookbook_server: Server, workplace: Path) -> None:
+def test_rl_loop_trains_and_resumes(real_server: Server, workplace: Path) -> None:
     log = workplace / "loop"
     options = [
         *(f"model_name={NAME}", "batch_size=4", "group_size=4", "max_tokens=24", "lora_rank=8", "save_every=1"),
-        *(f"log_path={log}", f"base_url={cookbook_server.url}"),
+        *(f"log_path={log}", f"base_url={real_server.url}"),
     ]
-    cook(cookbook_server, workplace, "rl_loop", *options, "max_steps=2")
+    cook(real_server, workplace, "rl_loop", *options, "max_steps=2")
     first = rows(log, "checkpoints.jsonl")
     assert [row["name"] for row in first] == ["000001", "final"]
     (log / "checkpoints.jsonl").write_text(json.dumps(first[0]) + "\n")
-    said = cook(cookbook_server, workplace, "rl_loop", *options, "max_steps=3")
+    said = cook(real_server, workplace, "rl_loop", *options, "max_steps=3")
     assert "Resuming from batch 1" in said
     assert "optim" in json.dumps(rows(log, "metrics.jsonl")[-1])
