@@ -1,6 +1,7 @@
-"""One fresh catalog per test, on SQLite; and on PostgreSQL where TEST_POSTGRES_URL names a server."""
+"""One fresh catalog per test, on SQLite and on PostgreSQL."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,14 +19,25 @@ from openrl.domain.run import LoraSpec, Run
 MORNING = datetime(2026, 11, 30, 8, 0, 0, 123456, tzinfo=UTC)
 
 
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server: TEST_POSTGRES_URL, else one of our own from a wheel."""
+    if "TEST_POSTGRES_URL" in os.environ:
+        yield os.environ["TEST_POSTGRES_URL"]
+        return
+    pgserver = pytest.importorskip("pgserver", reason="no wheel with PostgreSQL for this Python; set TEST_POSTGRES_URL")
+    with warnings.catch_warnings(action="ignore"):  # its own, about the folder it runs in
+        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    yield server.get_uri().replace("postgresql://postgres:@/", "postgresql+psycopg://postgres@/")
+    server.cleanup()
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'catalog.db'}"
         return
-    server = os.environ.get("TEST_POSTGRES_URL")
-    if server is None:
-        pytest.skip("TEST_POSTGRES_URL names no PostgreSQL server")
+    server = request.getfixturevalue("postgres")
     schema = f"t{uuid4().hex}"
     engine = sqlalchemy.create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
