@@ -157,7 +157,7 @@ def main() -> None:
             ]
             report["doubled"] = float(sum(abs(other[1] - one[1]) for one, other in pairs))
             report["losses_max_rel_diff"] = max(
-                float(np.max(np.abs(np.array(one.losses) - np.array(other.losses)) / np.abs(one.losses)))
+                float(np.max(np.abs(np.array(one.losses) - np.array(other.losses)))) / max(one.losses)
                 for one, other in zip(calm, wild, strict=True)
             )
             report["samples_differing"] = float(
