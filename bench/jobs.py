@@ -92,8 +92,8 @@ class Job:
         times.sample.append(marks[2] - marks[1])
         times.train.append(marks[4] - marks[3])
 
-    def close(self) -> None:
-        self._service.close()
+    async def close(self) -> None:
+        await self._service.close("success")
 
 
 def group_data(prompt: list[int], sequences: Sequence[types.SampledSequence]) -> list[types.Datum]:
@@ -160,7 +160,7 @@ async def measured(server: Served, load: Load, count: int) -> dict[str, float]:
     seconds = await timed(lambda: asyncio.gather(*(job.steps() for job in jobs)))
     after = await fresh_use(server)
     for job in jobs:
-        await asyncio.to_thread(job.close)
+        await job.close()
     figures = {"steps_per_s": count * load.steps / seconds}
     for part in ("step", "save", "sample", "train"):
         figures[f"{part}_p50_s"] = median(value for job in jobs for value in getattr(job.times, part))
