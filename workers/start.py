@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from celery import Celery, signals
@@ -93,7 +94,7 @@ def _announce_and_sweep(
     )
 
     def announce() -> None:
-        roster.announce(info, ANNOUNCED_FOR_SECONDS)
+        roster.announce(replace(info, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS)
 
     def start_tickers(**_: object) -> None:
         announce()

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,6 +18,7 @@ import redis
 from openrl.config import Settings
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.ids import WorkerId
+from openrl.domain.worker import DeviceUse
 from openrl.ledger.connect import connect
 from openrl.ledger.port import Ledger, Limits, Ring
 from openrl.ledger.redis import RedisLedger
@@ -40,6 +41,7 @@ class Station:
     depot: FsspecDepot
     keeper: Keeper
     works: dict[str, Work] = field(default_factory=dict)
+    use: Callable[[], DeviceUse] | None = None  #: tells how busy the device is, where there is one
 
     @property
     def train_work(self) -> Work:

@@ -115,13 +115,16 @@ def serve(
 
 @app.command()
 def status(data_dir: DataDir = None) -> None:
-    """What `openrl serve` runs on this machine."""
+    """What `openrl serve` runs on this machine, and how busy its workers are."""
     from openrl.cli.home import read_status
+    from openrl.cli.roll import worker_lines
 
     facts = read_status(_settings(data_dir=data_dir).home)
     typer.echo(f"{facts['url']} serves {facts['model']}, pid {facts['pid']}")
     for name, part in facts["parts"].items():
         typer.echo(f"  {name:<14} pid {part['pid']:<8} {part['address']}")
+    for line in worker_lines(facts["broker"]):
+        typer.echo(line)
 
 
 @app.command()

@@ -16,6 +16,29 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SideUse:
+    """What one side, training or sampling, had of the device. Only ever grows."""
+
+    seconds: float = 0.0
+    passes: int = 0  #: packs of batches, or steps of the sample engine
+    tokens: int = 0  #: in the packs, or drawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """How busy a device was. Two of them, told one after the other, give the share in between."""
+
+    seconds: float = 0.0  #: since the device's loop began
+    train: SideUse = field(default_factory=SideUse)
+    sample: SideUse = field(default_factory=SideUse)
+
+    @property
+    def busy(self) -> float:
+        """The share of the time that something ran, 0 to 1."""
+        return (self.train.seconds + self.sample.seconds) / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
     id: WorkerId
     role: Role
@@ -24,3 +47,4 @@ class WorkerInfo:
     cards: tuple[ModelCard, ...] = field(default=())  #: of the base models it serves; none for rewards
     slots: int  #: ops it works on at once
     started_at: datetime
+    use: DeviceUse | None = None  #: as of the announcement; None without a device

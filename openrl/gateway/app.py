@@ -8,7 +8,18 @@ from fastapi import FastAPI
 from openrl.config import Settings
 from openrl.gateway import faults
 from openrl.gateway.auth import KeyCheck
-from openrl.gateway.routes import checkpoints, futures, models, sampling, scores, service, sessions, training, weights
+from openrl.gateway.routes import (
+    checkpoints,
+    futures,
+    models,
+    sampling,
+    scores,
+    service,
+    sessions,
+    training,
+    weights,
+    workers,
+)
 from openrl.gateway.services import Services, open_services
 
 Opener = Callable[[Settings], AbstractContextManager[Services]]
@@ -26,6 +37,6 @@ def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
     app = FastAPI(title="OpenRL", lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     app.add_middleware(KeyCheck)
     faults.install(app)
-    for noun in (service, sessions, models, weights, training, sampling, futures, checkpoints, scores):
+    for noun in (service, sessions, models, weights, training, sampling, futures, checkpoints, scores, workers):
         app.include_router(noun.router)
     return app

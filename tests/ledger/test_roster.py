@@ -6,7 +6,7 @@ import pytest
 
 from openrl.domain.ids import WorkerId
 from openrl.domain.model import ModelCard
-from openrl.domain.worker import Role, WorkerInfo
+from openrl.domain.worker import DeviceUse, Role, SideUse, WorkerInfo
 from openrl.ledger.roster import MemoryRoster, RedisRoster
 
 
@@ -54,6 +54,13 @@ def test_announced_workers_and_their_models_are_listed(roster):
     roster.announce(ONE, 10)
     assert roster.workers() == [ONE, TWO]
     assert roster.cards() == list(ONE.cards)
+
+
+def test_the_latest_announcement_counts(roster):
+    use = DeviceUse(seconds=3.0, train=SideUse(seconds=1.5, passes=2, tokens=7))
+    roster.announce(ONE, 10)
+    roster.announce(replace(ONE, use=use), 10)
+    assert roster.workers() == [replace(ONE, use=use)]
 
 
 def test_a_worker_that_falls_silent_is_gone_but_its_model_stays(roster, clock):

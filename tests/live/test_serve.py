@@ -62,6 +62,8 @@ def test_its_status_can_be_asked(served: Server) -> None:
     assert done.stdout.startswith(f"{served.url} serves tiny")
     for part in PARTS:
         assert f"pid {served.pid(part)}" in done.stdout
+    assert re.search(r"^  device  \S+: 64 slots; tiny; busy \d+% of \d+ s ", done.stdout, re.MULTILINE)
+    assert re.search(r"^  reward  \S+: 2 slots$", done.stdout, re.MULTILINE)
 
 
 def test_each_part_has_a_log(served: Server) -> None:

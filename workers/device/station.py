@@ -44,7 +44,8 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
     log.info("on %s in %s with %d threads", device, dtype, threads, extra={"action": "start"})
     trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
     sampler = _sampler(here, base, source, settings) if samples else None
-    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler)
+    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=settings.train.pack_tokens)
+    here.use = loop.use
     if sampler is not None:
         here.works["sample"] = SampleWork(sampler, loop)
         closing.callback(sampler.close)

@@ -128,7 +128,7 @@ class TrainWork:
             case LoadWeights():
                 return self._load(op.run, action)
             case ForwardBackward():
-                return self._loop.forward_backward(_batch(op.run, action))
+                return self._loop.forward_backward(_batch(op.run, action), op.tenant)
             case OptimStep():
                 return StepResult(metrics=self._loop.call(lambda: self._engine.optim_step(op.run, action.adam)))
             case SaveWeights():

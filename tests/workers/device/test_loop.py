@@ -1,36 +1,49 @@
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
 from openrl.domain.errors import CallerError, Draining, FieldInvalid
+from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
 from workers.device.loop import DeviceLoop
 
+ONE, OTHER = TenantId("one"), TenantId("other")
+PACK_TOKENS = 100
+
+
+@dataclass(frozen=True)
+class Batch:
+    run_id: str
+    tokens: int = 10
+    bad: bool = False
+
 
 class Trainer:
-    """Answers each batch (a word) with its length; `gate` lets a test hold the device."""
+    """Answers each batch with its tokens; `gate` lets a test hold the device."""
 
     def __init__(self) -> None:
         self.passes: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
 
-    def forward_backward(self, batches: Sequence[str], /) -> list[BatchResult | CallerError]:
+    def forward_backward(self, batches: Sequence[Batch], /) -> list[BatchResult | CallerError]:
         self.gate.wait(5)
-        self.passes.append(list(batches))
-        return [self._answer(word) for word in batches]
+        self.passes.append([batch.run_id for batch in batches])
+        return [self._answer(batch) for batch in batches]
 
-    def _answer(self, word: str) -> BatchResult | CallerError:
-        if word == "bad":
+    def _answer(self, batch: Batch) -> BatchResult | CallerError:
+        if batch.bad:
             return FieldInvalid("data", "bad")
-        return BatchResult(logprobs=(), metrics={"loss:sum": float(len(word))})
+        return BatchResult(logprobs=(), metrics={"loss:sum": float(batch.tokens)})
 
 
 class Sampler:
     def __init__(self) -> None:
-        self.left = 0
+        self.left, self.tokens_drawn = 0, 0
 
     @property
     def idle(self) -> bool:
@@ -38,6 +51,7 @@ class Sampler:
 
     def step(self) -> bool:
         self.left -= 1
+        self.tokens_drawn += 3
         return self.left > 0
 
 
@@ -52,66 +66,132 @@ def sampler() -> Sampler:
 
 
 @pytest.fixture
-def loop(trainer: Trainer, sampler: Sampler) -> Iterator[DeviceLoop[str]]:
-    loop: DeviceLoop[str] = DeviceLoop(trainer, sampler)
+def loop(trainer: Trainer, sampler: Sampler) -> Iterator[DeviceLoop[Batch]]:
+    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=PACK_TOKENS)
     loop.start()
     yield loop
     trainer.gate.set()
     loop.stop()
 
 
-def test_batches_that_wait_together_become_one_pass(loop: DeviceLoop[str], trainer: Trainer) -> None:
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as pool:
+        yield pool
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def hold(loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor) -> None:
+    """The device is busy until the gate opens."""
     trainer.gate.clear()
-    with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(loop.forward_backward, "a")
-        while loop._queue:  # the device is busy with the first from here on
-            pass
-        rest = [pool.submit(loop.forward_backward, word) for word in ("bb", "bad", "dddd")]
-        while len(loop._queue) < 3:
-            pass
-        trainer.gate.set()
-        assert first.result(5).metrics == {"loss:sum": 1.0}
-        assert rest[0].result(5).metrics == {"loss:sum": 2.0}
-        with pytest.raises(FieldInvalid):
-            rest[1].result(5)
-        assert rest[2].result(5).metrics == {"loss:sum": 4.0}
-    assert sorted(map(len, trainer.passes)) == [1, 3]
+    pool.submit(loop.forward_backward, Batch("holder"), ONE)
+    until(lambda: loop.use().train.seconds > 0 and not loop._passes)
 
 
-def test_a_call_answers_or_raises_what_the_function_does(loop: DeviceLoop[str]) -> None:
+def test_batches_that_wait_together_become_one_pass(
+    loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor
+) -> None:
+    hold(loop, trainer, pool)
+    batches = (Batch("a", 20), Batch("b", bad=True), Batch("c", 40))
+    done = [pool.submit(loop.forward_backward, batch, ONE) for batch in batches]
+    until(lambda: len(loop._passes) == 3)
+    trainer.gate.set()
+    assert done[0].result(5).metrics == {"loss:sum": 20.0}
+    with pytest.raises(FieldInvalid):
+        done[1].result(5)
+    assert done[2].result(5).metrics == {"loss:sum": 40.0}
+    assert list(map(len, trainer.passes)) == [1, 3]
+
+
+def test_one_tenants_many_large_batches_let_anothers_small_one_by(
+    loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor
+) -> None:
+    hold(loop, trainer, pool)
+    done = [pool.submit(loop.forward_backward, Batch(f"large{number}", PACK_TOKENS), ONE) for number in range(8)]
+    until(lambda: len(loop._passes) == 8)
+    done.append(pool.submit(loop.forward_backward, Batch("small"), OTHER))
+    until(lambda: len(loop._passes) == 9)
+    trainer.gate.set()
+    for future in done:
+        future.result(5)
+    assert ["small"] in trainer.passes[1:3]
+    assert len(trainer.passes) == 10
+
+
+def test_calls_go_between_packs(loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor) -> None:
+    hold(loop, trainer, pool)
+    done = [pool.submit(loop.forward_backward, Batch(f"large{number}", PACK_TOKENS), ONE) for number in range(4)]
+    until(lambda: len(loop._passes) == 4)
+    packs_before = [pool.submit(loop.call, lambda: len(trainer.passes)) for _ in range(3)]
+    until(lambda: len(loop._calls) == 3)
+    trainer.gate.set()
+    assert [future.result(5) for future in packs_before] == [1, 1, 1]
+    for future in done:
+        future.result(5)
+
+
+def test_calls_that_keep_coming_do_not_keep_a_batch_waiting(
+    loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor
+) -> None:
+    stopped = threading.Event()
+
+    def call_on() -> None:
+        while not stopped.is_set():
+            loop.call(lambda: time.sleep(0.001))
+
+    callers = [pool.submit(call_on) for _ in range(4)]
+    for number in range(5):
+        assert pool.submit(loop.forward_backward, Batch(f"run{number}"), ONE).result(2)
+    stopped.set()
+    for caller in callers:
+        caller.result(5)
+
+
+def test_a_call_answers_or_raises_what_the_function_does(loop: DeviceLoop[Batch]) -> None:
     assert loop.call(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
         loop.call(lambda: 1 // 0)
     assert loop.call(lambda: 8) == 8
 
 
-def test_sampling_goes_on_when_woken(loop: DeviceLoop[str], sampler: Sampler) -> None:
+def test_sampling_goes_on_when_woken(loop: DeviceLoop[Batch], sampler: Sampler) -> None:
     sampler.left = 50
     loop.wake()
-    for _ in range(1000):
-        if sampler.idle:
-            break
-        threading.Event().wait(0.005)
-    assert sampler.idle
+    until(lambda: sampler.idle)
 
 
-def test_stopping_hands_back_what_waits(trainer: Trainer) -> None:
-    loop: DeviceLoop[str] = DeviceLoop(trainer, None)
-    trainer.gate.clear()
+def test_the_device_tells_how_busy_it_was(loop: DeviceLoop[Batch], sampler: Sampler) -> None:
+    assert loop.use().busy == 0.0
+    loop.forward_backward(Batch("a", 20), ONE)
+    loop.call(lambda: time.sleep(0.02))
+    sampler.left = 4
+    loop.wake()
+    until(lambda: loop.use().sample.passes == 4)
+    use = loop.use()
+    assert (use.train.passes, use.train.tokens, use.sample.tokens) == (1, 20, 12)
+    assert 0.02 <= use.train.seconds <= use.seconds
+    assert 0.0 < use.busy <= 1.0
+
+
+def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecutor) -> None:
+    loop: DeviceLoop[Batch] = DeviceLoop(trainer, None)
     loop.start()
-    with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(loop.forward_backward, "a")
-        while loop._queue:
-            pass
-        waiting = pool.submit(loop.call, lambda: 1)
-        while not loop._queue:
-            pass
-        stopper = threading.Thread(target=loop.stop)
-        stopper.start()
+    hold(loop, trainer, pool)
+    waiting = [pool.submit(loop.call, lambda: 1), pool.submit(loop.forward_backward, Batch("b"), ONE)]
+    until(lambda: len(loop._calls) == len(loop._passes) == 1)
+    stopper = threading.Thread(target=loop.stop)
+    stopper.start()
+    for future in waiting:
         with pytest.raises(Draining):
-            waiting.result(5)
-        trainer.gate.set()
-        assert running.result(5).metrics == {"loss:sum": 1.0}
-        stopper.join(5)
+            future.result(5)
+    trainer.gate.set()
+    stopper.join(5)
+    assert trainer.passes == [["holder"]]
     with pytest.raises(Draining):
         loop.call(lambda: 1)

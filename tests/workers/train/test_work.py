@@ -75,7 +75,7 @@ class AtOnce:
     def call(self, function: Callable[[], Any]) -> Any:
         return function()
 
-    def forward_backward(self, batch: Batch) -> BatchResult:
+    def forward_backward(self, batch: Batch, tenant: TenantId) -> BatchResult:
         return self._engine.pass_over(batch)
 
 

@@ -1,0 +1,42 @@
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from openrl.domain.ids import WorkerId
+from openrl.domain.worker import DeviceUse, Role, SideUse, WorkerInfo
+from openrl.gateway.routes.workers import router
+
+USE = DeviceUse(
+    seconds=8.0, train=SideUse(seconds=3.0, passes=2, tokens=40), sample=SideUse(seconds=1.0, passes=9, tokens=9)
+)
+SCORER = WorkerInfo(
+    id=WorkerId("zz"), role=Role.REWARD, host="here", pid=1, slots=2, started_at=datetime(2026, 1, 2, 3, tzinfo=UTC)
+)
+
+
+@pytest.fixture
+def own(gateway):
+    with httpx.Client(base_url=f"{gateway.url}{router.prefix}", headers={"x-api-key": gateway.key}) as client:
+        yield client
+
+
+def test_workers_are_told_with_how_busy_they_are(own, gateway):
+    toy = gateway.services.roster.workers()[0]
+    gateway.services.roster.announce(replace(toy, use=USE), 60.0)
+    gateway.services.roster.announce(SCORER, 60.0)
+    device, scorer = own.get("workers").json()
+    assert (device["id"], device["role"], device["models"], device["slots"]) == ("toy", "device", ["toy"], 1)
+    assert device["since"] == toy.started_at.isoformat()
+    assert device["use"] == {
+        "seconds": 8.0,
+        "train": {"seconds": 3.0, "passes": 2, "tokens": 40},
+        "sample": {"seconds": 1.0, "passes": 9, "tokens": 9},
+    }
+    assert (scorer["role"], scorer["models"], scorer["use"]) == ("reward", [], None)
+    assert scorer["since"] == "2026-01-02T03:00:00+00:00"
+
+
+def test_only_with_a_key(gateway):
+    assert httpx.get(f"{gateway.url}{router.prefix}/workers").status_code == 401
