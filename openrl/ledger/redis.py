@@ -30,7 +30,7 @@ from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import Held, Lease, Limits, Ring, Shelf, Swept
+from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Shelf, Swept
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +121,20 @@ class RedisLedger:
         self._ring_all(bells)
 
     # -------------------------------------------------------------------------------------------- leases of runs
-    def stay(self) -> None:
-        self._call("alive", self._holder, self._limits.hold_seconds)
+    def stay(self, takes: str = "") -> None:
+        self._call("alive", self._holder, self._limits.hold_seconds, takes)
 
-    def release(self, runs: Iterable[RunId]) -> None:
-        self._ring_all(self._call("release", self._holder, *runs))
+    def loads(self) -> Loads:
+        mine, *others = self._call("loads", self._holder)
+        return Loads(mine=mine, others=tuple(others))
+
+    def release(self, runs: Iterable[RunId]) -> frozenset[RunId]:
+        bells, released = self._call("release", self._holder, *runs)
+        self._ring_all(bells)
+        return frozenset(RunId(run.decode()) for run in released)
+
+    def leave(self) -> None:
+        self._ring_all(self._call("leave", self._holder))
 
     def journal(self, run: RunId) -> list[TrainOp]:
         answer = self._call("journal", run)
@@ -281,7 +290,7 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     head = (here / "rows.lua").read_text()
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "release", "journal", "snapshot", "forget"),
+        *("alive", "loads", "release", "leave", "journal", "snapshot", "forget"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
 
