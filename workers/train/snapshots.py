@@ -99,8 +99,8 @@ class Snapshots:
                 log.info("paged out", extra={"action": "page_out", "run": run})
 
     def hand_over(self, run: RunId) -> bool:
-        """Let go of a run, so that its next op may go to another worker. Answers whether that could be: not while one of
-        its ops is at work."""
+        """Let go of a run, so that its next op may go to another worker; not while an op of it is at work. Answers
+        whether it went."""
         self.write(run)
         with self._residents.lock(run):
             return self._release(run)
