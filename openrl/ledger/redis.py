@@ -273,6 +273,13 @@ class RedisLedger:
             log.exception("left on the shelf: %s", key, extra={"action": "discard"})
 
 
+def lapse(client: redis.Redis, holder: WorkerId, prefix: str = "openrl:") -> None:
+    """The process of a holder has ended, as its supervisor knows: its leases and claims are not waited for. The next
+    sweep sees to them."""
+    with told_apart():
+        _scripts(client)["lapse"](keys=(prefix,), args=(0.0, 0.0, holder))
+
+
 def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[OpId, str]:
     """Status by op in one round trip; unknown ones are left out."""
     wanted = list(op_ids)
@@ -290,7 +297,7 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     head = (here / "rows.lua").read_text()
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "loads", "release", "leave", "journal", "snapshot", "forget"),
+        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
 
