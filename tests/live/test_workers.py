@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 CLIENTS = 6
 STEPS = 60
 HOLD_SECONDS = 10.0  #: after which a silent worker has lost its runs
+RING_AGAIN_SECONDS = 5.0  #: one bell may have been handed to the sleeper
 FIRST, SECOND = "device worker", "device worker 2"
 
 
@@ -56,8 +58,10 @@ class Run:
         """Seconds until it went on after a moment."""
         return next(at for at in self.ended_at if at > moment) - moment
 
-    def longest_silence(self) -> float:
-        return max(after - before for before, after in zip(self.ended_at, self.ended_at[1:], strict=False))
+
+def longest_silence(runs: list[Run]) -> float:
+    """Seconds between two steps."""
+    return max(after - before for run in runs for before, after in pairwise(run.ended_at))
 
 
 class Fleet:
@@ -127,9 +131,9 @@ def test_a_killed_workers_runs_go_on_at_the_other_and_some_come_back(
     killed_at = time.monotonic()
     pair.kill(FIRST)
     assert_equal(fleet.finish(), undisturbed)
-    silences = [run.silence_from(killed_at) for run in orphans]
-    print(f"recovered after {min(silences):.1f} to {max(silences):.1f} s")
-    assert max(silences) < HOLD_SECONDS + 3
+    silence = max(run.silence_from(killed_at) for run in orphans)
+    print(f"recovered after {silence:.1f} s, longest silence {longest_silence(orphans):.1f} s")
+    assert longest_silence(orphans) < 5, "its supervisor saw it die: nobody waited for its lease to lapse"
 
 
 def test_a_worker_told_to_stop_hands_its_runs_over_and_gets_its_share_when_it_is_back(
@@ -140,15 +144,12 @@ def test_a_worker_told_to_stop_hands_its_runs_over_and_gets_its_share_when_it_is
     movers = fleet.at(FIRST)
     assert movers
     before = pair.pid(FIRST)
-    told_at = time.monotonic()
     os.kill(before, signal.SIGTERM)
     wait_for("another process", lambda: pair.pid(FIRST) != before)
     wait_for("runs to come back", lambda: len(fleet.at(FIRST)) >= 2)
     assert_equal(fleet.finish(), undisturbed)
-    silences = [run.silence_from(told_at) for run in movers]
-    longest = max(run.longest_silence() for run in fleet.runs)
-    print(f"handed over within {max(silences):.1f} s; longest silence {longest:.1f} s")
-    assert longest < 4
+    print(f"handed over within {longest_silence(movers):.1f} s; longest silence {longest_silence(fleet.runs):.1f} s")
+    assert longest_silence(fleet.runs) < 4
 
 
 def test_a_worker_that_slept_is_fenced_off_and_nothing_is_doubled(pair: Server, undisturbed: list[list[float]]) -> None:
@@ -164,7 +165,9 @@ def test_a_worker_that_slept_is_fenced_off_and_nothing_is_doubled(pair: Server, 
     finally:
         os.kill(pid, signal.SIGCONT)
     assert_equal(fleet.finish(), undisturbed)
-    assert max(run.silence_from(stopped_at) for run in orphans) < HOLD_SECONDS + 3
+    silences = [run.silence_from(stopped_at) for run in orphans]
+    print(f"went on elsewhere after {min(silences):.1f} to {max(silences):.1f} s")
+    assert max(silences) < HOLD_SECONDS + RING_AGAIN_SECONDS + 3
     assert pair.pid(SECOND) == pid
 
 
