@@ -18,6 +18,13 @@ class Keeper:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._kept: dict[OpId, tuple[Held, Callable[[OpId], None]]] = {}
+        self._takes = ""  #: the queue whose fresh runs may be placed here; empty while there is none
+
+    def take(self, queue: str) -> None:
+        """Fresh runs of that queue may be placed here from now on; of none where it is empty."""
+        self._takes = queue
+        # Signal handlers call this: they may have interrupted whoever uses the connection.
+        threading.Thread(target=self._ledger.stay, args=(queue,), name="take", daemon=True).start()
 
     @contextmanager
     def keeping(self, held: Held, lost: Callable[[OpId], None]) -> Iterator[None]:
@@ -33,7 +40,7 @@ class Keeper:
                     del self._kept[held.op.id]
 
     def renew(self) -> None:
-        self._ledger.stay()
+        self._ledger.stay(self._takes)
         with self._lock:
             kept = dict(self._kept)
         if not kept:

@@ -56,6 +56,8 @@ def _run_device(app: Celery, role: Role, settings: Settings) -> None:
             sample_tasks.register(app)
             queues += sample_queues(card.name, settings.sample.lanes)
         signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
+        if trains:
+            signals.worker_ready.connect(lambda **_: here.keeper.take(train_queue(card.name)), weak=False)
         _announce_and_sweep(here, role, (card,), settings.worker.appetite, closing)
         _consume(app, here, role, queues, pool="threads", concurrency=settings.worker.appetite)
 

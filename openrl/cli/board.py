@@ -60,7 +60,7 @@ class Board:
             name = member.component.name
             log = self._logs.setdefault(name, Log(member.component.log))
             for line in log.news():
-                self._print(Text.assemble((f"{name:>13} │ ", "cyan"), line))
+                self._print(Text.assemble((f"{name:>15} │ ", "cyan"), line))
 
     def _print(self, line: Text) -> None:
         with suppress(OSError):  # the terminal was closed; the components still have to be stopped in order

@@ -90,6 +90,9 @@ def serve(
     separate: Annotated[
         bool, typer.Option("--separate", help="A train and a sample worker, not one for both.")
     ] = False,
+    device_workers: Annotated[int | None, typer.Option(min=1, help="Workers that train and sample. [1]")] = None,
+    train_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
+    sample_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
     flower_port: Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_FLOWER_PORT, 5555]")] = None,
     device: Device = None,
@@ -108,7 +111,14 @@ def serve(
         gateway={"host": host, "port": port},
         worker={"device": device, "dtype": dtype},
     )
-    choices = Choices(separate=separate, flower=not no_flower, program=tuple(program or ()))
+    choices = Choices(
+        separate=separate,
+        device_workers=_counted("--device-workers", device_workers, fits=not separate),
+        train_workers=_counted("--train-workers", train_workers, fits=separate),
+        sample_workers=_counted("--sample-workers", sample_workers, fits=separate),
+        flower=not no_flower,
+        program=tuple(program or ()),
+    )
     key = api_key or os.environ.get("OPENRL_API_KEY")
     raise typer.Exit(run(settings, choices, os.environ, key=key, verbose=verbose))
 
@@ -122,7 +132,7 @@ def status(data_dir: DataDir = None) -> None:
     facts = read_status(_settings(data_dir=data_dir).home)
     typer.echo(f"{facts['url']} serves {facts['model']}, pid {facts['pid']}")
     for name, part in facts["parts"].items():
-        typer.echo(f"  {name:<14} pid {part['pid']:<8} {part['address']}")
+        typer.echo(f"  {name:<16} pid {part['pid']:<8} {part['address']}")
     for line in worker_lines(facts["broker"]):
         typer.echo(line)
 
@@ -277,6 +287,16 @@ def _given(options: Mapping[str, object]) -> dict[str, object]:
     """Without the options that were not given."""
     nested = {name: _given(value) if isinstance(value, Mapping) else value for name, value in options.items()}
     return {name: value for name, value in nested.items() if value is not None and value != {}}
+
+
+def _counted(option: str, count: int | None, *, fits: bool) -> int:
+    """How many workers an option asks for. Raises SettingInvalid where it does not go with the others."""
+    if count is not None and not fits:
+        raise SettingInvalid(
+            option,
+            "--device-workers is for workers that do both, --train-workers and --sample-workers are for --separate",
+        )
+    return count or 1
 
 
 def _with_broker(settings: "Settings") -> "Settings":

@@ -24,9 +24,19 @@ FLOWER_USER = "openrl"
 class Choices:
     """What the command line decides beside the settings."""
 
-    separate: bool = False  #: a train and a sample worker instead of one that does both
+    separate: bool = False  #: train and sample workers instead of ones that do both
+    device_workers: int = 1
+    train_workers: int = 1  #: where they are separate, like the next
+    sample_workers: int = 1
     flower: bool = True
     program: tuple[str, ...] = ()  #: a command to run when all is ready; serving ends with it
+
+    @property
+    def model_workers(self) -> dict[str, int]:
+        """How many workers of each role load the base model."""
+        if self.separate:
+            return {"train": self.train_workers, "sample": self.sample_workers}
+        return {"device": self.device_workers}
 
 
 def base_url(settings: Settings) -> str:
@@ -54,8 +64,9 @@ def components(settings: Settings, choices: Choices, own: Mapping[str, str], sec
     assert settings.redis_url is not None
     env = child_env(settings, own)
     client = probes.connect(settings.redis_url)
-    roles = ("train", "sample", "reward") if choices.separate else ("device", "reward")
-    parts = [_gateway(settings, env), *(_worker(role, settings, env, client) for role in roles)]
+    counts = {**choices.model_workers, "reward": 1}
+    workers = [(role, number) for role, count in counts.items() for number in range(1, count + 1)]
+    parts = [_gateway(settings, env), *(_worker(role, number, settings, env, client) for role, number in workers)]
     return [*parts, _flower(settings, env, secret)] if choices.flower else parts
 
 
@@ -72,13 +83,14 @@ def _gateway(settings: Settings, env: Mapping[str, str]) -> Component:
     )
 
 
-def _worker(role: str, settings: Settings, env: Mapping[str, str], client: redis.Redis) -> Component:
+def _worker(role: str, number: int, settings: Settings, env: Mapping[str, str], client: redis.Redis) -> Component:
     model = "" if role == "reward" else settings.base_model
+    first = number == 1
     return Component(
-        name=f"{role} worker",
+        name=f"{role} worker" if first else f"{role} worker {number}",
         command=(sys.executable, "-m", "openrl.cli.main", "worker", role),
         env=env,
-        log=settings.home / "logs" / f"{role}.log",
+        log=settings.home / "logs" / (f"{role}.log" if first else f"{role}-{number}.log"),
         address=model,
         is_ready=probes.worker_announced(client),
         grace_seconds=DRAIN_SECONDS,

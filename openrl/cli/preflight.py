@@ -13,11 +13,12 @@ from openrl.models.catalogue import Listed, find, folder_of, is_model, resolve
 
 
 def with_ports(settings: Settings, choices: Choices) -> Settings:
-    """Real ports in place of 0, and half of the cores for each of two workers on one machine."""
+    """Real ports in place of 0, and an even part of the cores for each of several workers on one machine."""
     gateway = settings.gateway.model_copy(update={"port": settings.gateway.port or free_port()})
     worker = settings.worker
-    if choices.separate and not worker.threads:
-        worker = worker.model_copy(update={"threads": max(1, usable_cores() // 2)})
+    copies = sum(choices.model_workers.values())
+    if copies > 1 and not worker.threads:
+        worker = worker.model_copy(update={"threads": max(1, usable_cores() // copies)})
     flower_port = settings.flower_port or free_port()
     return settings.model_copy(update={"gateway": gateway, "worker": worker, "flower_port": flower_port})
 
@@ -42,7 +43,8 @@ def check_model(settings: Settings, choices: Choices) -> None:
     where = resolve(settings.base_model, settings.home)
     if isinstance(where, Path):
         worker = settings.worker
-        machine.require_memory(where, worker.dtype, worker.device, copies=2 if choices.separate else 1)
+        copies = sum(choices.model_workers.values())
+        machine.require_memory(where, worker.dtype, worker.device, copies=copies)
 
 
 def to_pull(settings: Settings) -> Listed | None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,8 @@ from openrl.cli.probes import connect
 from openrl.cli.program import Program
 from openrl.cli.stopping import Stopped, StopSignals
 from openrl.config import Settings
-from openrl.domain.errors import BaseModelMissing
+from openrl.domain.errors import BaseModelMissing, LedgerUnreachable
+from openrl.ledger.redis import lapse
 from openrl.ledger.roster import RedisRoster
 
 TICK_SECONDS = 0.05
@@ -144,8 +146,20 @@ class Serving:
 
     def _tell(self, event: Event) -> None:
         self._board.tell(event)
+        if event.exit_status is not None and event.member.component.stop_rank == WORKERS:
+            self._bury(event.member.child.pid)
         if self._is_up and event.exit_status is None:
             self._write_status()
+
+    def _bury(self, pid: int) -> None:
+        """What a worker held when it died is waited for no longer."""
+        assert self._settings.redis_url is not None
+        with suppress(LedgerUnreachable), connect(self._settings.redis_url) as client:
+            roster = RedisRoster(client)
+            for worker in roster.workers():
+                if (worker.host, worker.pid) == (socket.gethostname(), pid):
+                    lapse(client, worker.id)
+                    roster.leave(worker.id)
 
     def _write_status(self) -> None:
         """For `openrl status`, scripts and tests; the process ids are the present ones."""

@@ -2,8 +2,19 @@
 -- -> word, bells, bodies, epoch, attempt, row (kind tenant run turn sampler number body_at body),
 --    lease (epoch snapshot snapshot_turn; empty for an op of no run)
 local id = ARGV[3]
+
+-- Who has fewer runs than the one that asks.
+local function freer(holder)
+  local least, found = load_of(holder), nil
+  for _, other in ipairs(peers(holder)) do
+    local load = load_of(other)
+    if load < least then least, found = load, other end
+  end
+  return found
+end
+
 local key = p .. 'op:' .. id
-local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts')
+local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts', 'rings', 'bell')
 if row[1] ~= 'waiting' then return { 'no', bells, bodies } end
 if row[2] ~= '' and tonumber(row[3]) ~= next_turn(row[2]) then return { 'no', bells, bodies } end
 if tonumber(row[4]) >= tonumber(ARGV[6]) then
@@ -18,9 +29,18 @@ if row[2] ~= '' then
     return { 'elsewhere', bells, bodies }
   end
   local at = p .. 'lease:' .. row[2]
-  if redis.call('HGET', at, 'holder') ~= ARGV[4] then
+  local before = redis.call('HGET', at, 'holder')
+  if before ~= ARGV[4] then
+    -- An op that had to be rung again is for whoever hears it: the freer worker may be deaf.
+    local other = row[5] == '0' and freer(ARGV[4])
+    if other then
+      bells[1], bells[2] = row[6], other
+      return { 'elsewhere', bells, bodies }
+    end
+    if before then redis.call('SREM', p .. 'runs:' .. before, row[2]) end
     redis.call('HSET', at, 'holder', ARGV[4])
     redis.call('HINCRBY', at, 'epoch', 1)
+    redis.call('SADD', p .. 'runs:' .. ARGV[4], row[2])
   end
   redis.call('ZADD', p .. 'holders', stamp(now + tonumber(ARGV[5])), ARGV[4])
   lease = redis.call('HMGET', at, 'epoch', 'snapshot', 'snapshot_turn')

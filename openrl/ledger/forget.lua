@@ -7,6 +7,7 @@ for _, id in ipairs(redis.call('ZRANGE', p .. 'journal:' .. run, 0, -1)) do
   redis.call('HDEL', p .. 'op:' .. id, 'body', 'body_at')
 end
 redis.call('DEL', p .. 'journal:' .. run)
-redis.call('HDEL', p .. 'lease:' .. run, 'holder', 'snapshot', 'snapshot_turn')
+vacate(run, redis.call('HGET', p .. 'lease:' .. run, 'holder') or '')
+redis.call('HDEL', p .. 'lease:' .. run, 'snapshot', 'snapshot_turn')
 redis.call('HINCRBY', p .. 'lease:' .. run, 'epoch', 1)  -- fences off whoever still has the run in memory
 return { 'forgotten', bodies, snapshot }

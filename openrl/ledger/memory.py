@@ -24,7 +24,7 @@ from openrl.domain.errors import (
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
-from openrl.ledger.port import Held, Lease, Limits, Ring, Swept
+from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Swept
 
 
 @dataclass(slots=True)
@@ -68,6 +68,7 @@ class MemoryLedger:
         self._ring, self._limits, self._clock = ring, limits or Limits(), clock
         self._holder = WorkerId(holder)
         self._holders: dict[WorkerId, float] = {}
+        self._takers: dict[WorkerId, str] = {}  #: the queue each takes fresh runs from
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
         self._runs: defaultdict[RunId, _Run] = defaultdict(_Run)
@@ -132,6 +133,9 @@ class MemoryLedger:
         if self._holder_of(row.op) not in (None, self._holder):
             self._to_ring.append(self._bell(row))
             return None
+        if (freer := self._freer(row)) is not None:
+            self._to_ring.append(row.bell.at(freer))
+            return None
         row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
         row.attempts += 1
         row.epoch += 1
@@ -148,17 +152,28 @@ class MemoryLedger:
         return frozenset(lost)
 
     # -------------------------------------------------------------------------------------------- leases of runs
-    def stay(self) -> None:
+    def stay(self, takes: str = "") -> None:
         with self._lock:
-            self._holders[self._holder] = self._clock() + self._limits.hold_seconds
+            self._live_on()
+            self._takers.pop(self._holder, None)
+            if takes:
+                self._takers[self._holder] = takes
 
-    def release(self, runs: Iterable[RunId]) -> None:
+    def loads(self) -> Loads:
         with self._lock:
-            self._holders.pop(self._holder, None)
-            for run in (self._runs[name] for name in runs):
-                here = run.unsettled.get(run.next)
-                if here is not None and self._rows[here].status is Status.WAITING:
-                    self._ready(here)
+            return Loads(mine=self._load(self._holder), others=tuple(map(self._load, self._peers())))
+
+    def release(self, runs: Iterable[RunId]) -> frozenset[RunId]:
+        with self._lock:
+            released = frozenset(name for name in runs if self._may_release(self._runs[name]))
+            for name in released:
+                self._vacate(self._runs[name])
+        self._ring_all()
+        return released
+
+    def leave(self) -> None:
+        with self._lock:
+            self._bury(self._holder)
         self._ring_all()
 
     def journal(self, run: RunId) -> list[TrainOp]:
@@ -197,8 +212,45 @@ class MemoryLedger:
         if run.holder != self._holder:
             run.holder = self._holder
             run.lease_epoch += 1
-        self.stay()
+        self._live_on()
         return Lease(run=op.run, epoch=run.lease_epoch, snapshot=run.snapshot, snapshot_turn=run.snapshot_turn)
+
+    def _live_on(self) -> None:
+        self._holders[self._holder] = self._clock() + self._limits.hold_seconds
+
+    def _may_release(self, run: _Run) -> bool:
+        here = run.unsettled.get(run.next)
+        return run.holder == self._holder and (here is None or self._rows[here].status is not Status.HELD)
+
+    def _vacate(self, run: _Run) -> None:
+        run.holder = None
+        here = run.unsettled.get(run.next)
+        if here is not None and self._rows[here].status is Status.WAITING:
+            self._ready(here)
+
+    def _bury(self, holder: WorkerId) -> None:
+        self._holders.pop(holder, None)
+        self._takers.pop(holder, None)
+        for run in self._runs.values():
+            if run.holder == holder:
+                self._vacate(run)
+
+    def _load(self, holder: WorkerId) -> int:
+        return sum(run.holder == holder for run in self._runs.values())
+
+    def _peers(self) -> list[WorkerId]:
+        """The other live workers that take from the same queue."""
+        queue = self._takers.get(self._holder)
+        alive = (holder for holder, until in self._holders.items() if until > self._clock() and holder != self._holder)
+        return [holder for holder in alive if queue is not None and self._takers.get(holder) == queue]
+
+    def _freer(self, row: _Row) -> WorkerId | None:
+        """Who has fewer runs and should have the op's run, which is nobody's. An op that had to be rung again is for
+        whoever hears it."""
+        if not isinstance(row.op, TrainOp) or self._runs[row.op.run].holder == self._holder or row.rings:
+            return None
+        freest = min(self._peers(), key=self._load, default=None)
+        return freest if freest is not None and self._load(freest) < self._load(self._holder) else None
 
     def _holder_of(self, op: Op) -> WorkerId | None:
         holder = self._runs[op.run].holder if isinstance(op, TrainOp) else None
@@ -323,8 +375,11 @@ class MemoryLedger:
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
         with self._lock:
+            rung_again = sum(map(self._ring_again, self._due(Status.WAITING)))
+            for holder in [holder for holder, until in self._holders.items() if until <= self._clock()]:
+                self._bury(holder)
             swept = Swept(
-                rung_again=sum(map(self._ring_again, self._due(Status.WAITING))),
+                rung_again=rung_again,
                 given_up=sum(map(self._give_up, self._due(Status.HELD))),
                 taken_back=sum(map(self._take_back, self._due(Status.HELD))),
                 gaps_skipped=sum(map(self._skip_gap, list(self._runs.values()))),

@@ -53,6 +53,14 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loads:
+    """Leased runs, by worker."""
+
+    mine: int
+    others: tuple[int, ...]  #: of the other live workers that take runs from the same queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A claim: the op, and the fencing token that its settlement must show."""
 
@@ -86,19 +94,30 @@ class Ledger(Protocol):
 
     def claim(self, op_id: OpId) -> Held | None:
         """Take an op, and the lease of its run, or None: settled, held by another, not its turn, its run leased by
-        another (who is rung), worn out (then it is failed here), unknown."""
+        another (who is rung), its run nobody's and another with fewer runs takes from the same queue (who is rung, the
+        first time), worn out (then it is failed here), unknown."""
         ...
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         """Prolong claims; answers those that are lost."""
         ...
 
-    def stay(self) -> None:
-        """This holder is alive: all its leases go on for `hold_seconds`."""
+    def stay(self, takes: str = "") -> None:
+        """This holder is alive: all its leases go on for `hold_seconds`. `takes` names the queue whose fresh runs may
+        be placed on it; empty for none."""
         ...
 
-    def release(self, runs: Iterable[RunId]) -> None:
-        """End this holder's leases, and ring what waits in these runs for whoever comes first."""
+    def loads(self) -> Loads:
+        """How many runs this holder leases, and its peers."""
+        ...
+
+    def release(self, runs: Iterable[RunId]) -> frozenset[RunId]:
+        """End this holder's leases of these runs, and ring what waits in them for whoever comes first. Answers those
+        released; one of which an op is held is not."""
+        ...
+
+    def leave(self) -> None:
+        """This holder is going: end all its leases, and ring what waits in them for whoever comes first."""
         ...
 
     def journal(self, run: RunId) -> list[TrainOp]:

@@ -30,7 +30,7 @@ from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import Held, Lease, Limits, Ring, Shelf, Swept
+from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Shelf, Swept
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +121,20 @@ class RedisLedger:
         self._ring_all(bells)
 
     # -------------------------------------------------------------------------------------------- leases of runs
-    def stay(self) -> None:
-        self._call("alive", self._holder, self._limits.hold_seconds)
+    def stay(self, takes: str = "") -> None:
+        self._call("alive", self._holder, self._limits.hold_seconds, takes)
 
-    def release(self, runs: Iterable[RunId]) -> None:
-        self._ring_all(self._call("release", self._holder, *runs))
+    def loads(self) -> Loads:
+        mine, *others = self._call("loads", self._holder)
+        return Loads(mine=mine, others=tuple(others))
+
+    def release(self, runs: Iterable[RunId]) -> frozenset[RunId]:
+        bells, released = self._call("release", self._holder, *runs)
+        self._ring_all(bells)
+        return frozenset(RunId(run.decode()) for run in released)
+
+    def leave(self) -> None:
+        self._ring_all(self._call("leave", self._holder))
 
     def journal(self, run: RunId) -> list[TrainOp]:
         answer = self._call("journal", run)
@@ -264,6 +273,13 @@ class RedisLedger:
             log.exception("left on the shelf: %s", key, extra={"action": "discard"})
 
 
+def lapse(client: redis.Redis, holder: WorkerId, prefix: str = "openrl:") -> None:
+    """The process of a holder has ended, as its supervisor knows: its leases and claims are not waited for. The next
+    sweep sees to them."""
+    with told_apart():
+        _scripts(client)["lapse"](keys=(prefix,), args=(0.0, 0.0, holder))
+
+
 def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[OpId, str]:
     """Status by op in one round trip; unknown ones are left out."""
     wanted = list(op_ids)
@@ -281,7 +297,7 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     head = (here / "rows.lua").read_text()
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "release", "journal", "snapshot", "forget"),
+        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
 

@@ -13,6 +13,8 @@
 -- journal:<run> zset   ids of settled ops that changed the run since its newest snapshot, by turn
 -- lease:<run>  hash    holder epoch snapshot snapshot_turn; kept for ever, some 200 bytes a run
 -- holders      zset    workers by the time their leases lapse
+-- runs:<holder> set    runs whose lease it has
+-- takers       hash    worker -> the queue whose fresh runs may be placed on it
 -- gaps         zset    runs that wait for a missing turn with ops behind it, by the time these became blocked
 -- ready        zset    ids of runnable ops nobody holds, by the time to ring them again
 -- held         zset    ids of held ops, by the time their hold lapses
@@ -114,6 +116,35 @@ local function settle(id, status, applied, ...)
   end
   redis.call('PUBLISH', p .. 'settled', id)
 end
+
+-- The lease of a run ends; what waits in it is for whoever comes first.
+local function vacate(run, holder)
+  redis.call('SREM', p .. 'runs:' .. holder, run)
+  local at = p .. 'lease:' .. run
+  if redis.call('HGET', at, 'holder') ~= holder then return end
+  redis.call('HDEL', at, 'holder')
+  local id = op_at(run, next_turn(run))
+  if id and redis.call('HGET', p .. 'op:' .. id, 'status') == 'waiting' then ready(id) end
+end
+
+-- All leases of a worker end.
+local function bury(holder)
+  redis.call('ZREM', p .. 'holders', holder)
+  redis.call('HDEL', p .. 'takers', holder)
+  for _, run in ipairs(redis.call('SMEMBERS', p .. 'runs:' .. holder)) do vacate(run, holder) end
+end
+
+-- The other live workers that take from the same queue as `holder`; none where it takes from none.
+local function peers(holder)
+  local queue = redis.call('HGET', p .. 'takers', holder)
+  local out = {}
+  for _, other in ipairs(queue and redis.call('ZRANGEBYSCORE', p .. 'holders', '(' .. stamp(now), '+inf') or {}) do
+    if other ~= holder and redis.call('HGET', p .. 'takers', other) == queue then out[#out + 1] = other end
+  end
+  return out
+end
+
+local function load_of(holder) return redis.call('SCARD', p .. 'runs:' .. holder) end
 
 local function holds(id, epoch)
   local row = redis.call('HMGET', p .. 'op:' .. id, 'status', 'epoch')

@@ -16,6 +16,9 @@ for _, id in ipairs(due('ready', now)) do
   rung = rung + 1
 end
 
+-- Their runs' ops may have been rung at the dead alone.
+for _, holder in ipairs(due('holders', now)) do bury(holder) end
+
 for _, id in ipairs(due('held', now)) do
   if tonumber(redis.call('HGET', p .. 'op:' .. id, 'attempts')) >= tonumber(ARGV[3]) then
     settle(id, 'failed', false, 'failure', ARGV[7])
@@ -51,7 +54,5 @@ for _, id in ipairs(due('endings', now - tonumber(ARGV[5]))) do
     forgotten = forgotten + 1
   end
 end
-
-redis.call('ZREMRANGEBYSCORE', p .. 'holders', '-inf', stamp(now - 3600))
 
 return { bells, bodies, rung, taken, given_up, gaps, forgotten, results }

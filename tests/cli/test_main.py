@@ -97,3 +97,10 @@ def test_options_that_were_not_given_leave_the_environments_settings(monkeypatch
     settings = cli._settings(base_model=None, gateway={"host": None, "port": 9})
     assert (settings.gateway.host, settings.gateway.port) == ("10.0.0.1", 9)
     assert settings.base_model == "smollm2-135m"
+
+
+def test_counts_of_workers_that_do_not_go_together_are_refused() -> None:
+    for options in (["--train-workers", "2"], ["--separate", "--device-workers", "2"]):
+        done = _openrl("serve", *options)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: {options[-2]}: ")

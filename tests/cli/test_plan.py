@@ -56,3 +56,14 @@ def test_the_broker_gets_none_of_our_secrets_in_its_environment() -> None:
 )
 def test_clients_are_given_an_address_they_can_reach(host: str, url: str) -> None:
     assert base_url(SETTINGS.model_copy(update={"gateway": Gateway(host=host)})) == url
+
+
+def test_there_can_be_several_workers_of_a_kind_each_with_a_name_and_a_log() -> None:
+    assert _names(Choices(device_workers=3, flower=False)) == [
+        *("gateway", "device worker", "device worker 2", "device worker 3", "reward worker"),
+    ]
+    several = components(SETTINGS, Choices(separate=True, train_workers=2, sample_workers=2, flower=False), {}, "tml-x")
+    assert [component.name for component in several[1:]] == [
+        *("train worker", "train worker 2", "sample worker", "sample worker 2", "reward worker"),
+    ]
+    assert len({component.log for component in several}) == len(several)

@@ -29,11 +29,15 @@ def test_ports_that_are_left_open_are_picked(settings: Settings) -> None:
     assert settled.flower_port
 
 
-def test_two_workers_share_the_cores_unless_told_otherwise(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_workers_share_the_cores_unless_told_otherwise(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preflight, "usable_cores", lambda: 8)
     told = settings.model_copy(update={"worker": Worker(threads=3)})
     assert preflight.with_ports(settings, Choices()).worker.threads == 0
     assert preflight.with_ports(settings, Choices(separate=True)).worker.threads == 4
+    assert preflight.with_ports(settings, Choices(separate=True, sample_workers=3)).worker.threads == 2
+    assert preflight.with_ports(settings, Choices(device_workers=9)).worker.threads == 1
     assert preflight.with_ports(told, Choices(separate=True)).worker.threads == 3
 
 

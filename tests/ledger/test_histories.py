@@ -180,6 +180,19 @@ class Histories(RuleBasedStateMachine):
             lost = self.twins.ask("renew", [held])
             assert held.op.id in lost or (self.epochs[held.op.id] == held.epoch and held.op.id not in self.settled)
 
+    @rule(run=runs)
+    def release(self, run):
+        held = any(self.twins.ask("read", op_id).status is Status.HELD for op_id in self.unsettled(run))
+        assert not (self.twins.ask("release", [run]) and held)
+
+    @rule(takes=st.sampled_from(["", "q"]))
+    def stay(self, takes):
+        self.twins.ask("stay", takes)
+
+    @rule()
+    def leave(self):
+        self.twins.ask("leave")
+
     @rule(op_id=ops)
     def cancel(self, op_id):
         before = self.twins.ask("read", op_id)

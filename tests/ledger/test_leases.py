@@ -59,7 +59,7 @@ def test_releasing_hands_over_at_once(scene):
     op_id = scene.turn(1)
     scene.bells()
     scene.queues.clear()
-    a.release([RUN, RunId("another")])
+    a.leave()
     assert (scene.bells(), scene.queues) == ([op_id], ["q"])
     assert apply(b, op_id).epoch == 2
 
@@ -156,3 +156,103 @@ def test_a_forgotten_run_leaves_no_lease_no_journal_and_no_bytes(stage):
     with pytest.raises(LeaseLost):
         a.snapshotted(lease, 2, SECOND)
     assert a.claim(scene.turn(3)).lease.snapshot is None
+
+
+# ------------------------------------------------------------------------------------------------ several workers
+def two_workers(scene):
+    workers = scene.for_worker("a"), scene.for_worker("b")
+    for worker in workers:
+        worker.stay("q")
+    return workers
+
+
+def test_a_fresh_run_is_left_to_a_worker_with_fewer(scene):
+    a, b = two_workers(scene)
+    apply(a, scene.turn(0))
+    op_id = scene.turn(0, run="s")
+    scene.queues.clear()
+    assert a.claim(op_id) is None
+    assert scene.queues == [queue_of("b")]
+    assert apply(b, op_id).epoch == 1
+    assert apply(a, scene.turn(0, run="t")) is not None, "both have as many"
+    assert (a.loads().mine, a.loads().others) == (2, (1,))
+
+
+def test_runs_that_come_all_at_once_are_spread_evenly(scene):
+    workers = dict(zip("ab", two_workers(scene), strict=True))
+    queue_by_op = [(scene.turn(0, run=f"r{number}"), "a") for number in range(7)]
+    for op_id, worker in queue_by_op:
+        scene.queues.clear()
+        if workers[worker].claim(op_id) is None:
+            queue_by_op.append((op_id, scene.queues[0].removeprefix("worker.")))
+    loads = workers["a"].loads()
+    assert sorted((loads.mine, *loads.others)) == [3, 4]
+
+
+def test_a_run_is_left_neither_to_the_dead_nor_to_the_leaving_nor_to_another_models_worker(scene):
+    a, _ = two_workers(scene)
+    scene.for_worker("another model's").stay("q2")
+    scene.for_worker("a reward worker").stay()
+    scene.ahead += 20
+    a.stay("q")
+    leaving = scene.for_worker("leaving")
+    leaving.stay("q")
+    leaving.stay()
+    apply(a, scene.turn(0))
+    assert a.claim(scene.turn(0, run="s")) is not None
+
+
+def test_a_run_that_a_freer_worker_did_not_take_is_taken_by_whoever_hears_of_it_again(scene):
+    a, b = two_workers(scene)
+    apply(a, scene.turn(0))
+    op_id = scene.turn(0, run="s")
+    assert a.claim(op_id) is None
+    scene.ahead += 6
+    b.sweep()
+    assert a.claim(op_id) is not None
+
+
+def test_a_single_run_is_released_while_its_holder_lives_on(scene):
+    a, b = two_workers(scene)
+    old = apply(a, scene.turn(0))
+    apply(b, scene.turn(0, run="s"))
+    op_id = scene.turn(1)
+    scene.queues.clear()
+    assert a.release([RUN, RunId("s")]) == {RUN}
+    assert scene.queues == ["q"]
+    assert (a.loads().mine, a.loads().others) == (0, (1,))
+    assert b.claim(op_id) is None, "the other has fewer by now"
+    assert apply(a, op_id).epoch == old.epoch + 1
+
+
+def test_a_run_of_which_an_op_is_held_is_not_released(scene):
+    a = scene.for_worker("a")
+    held = a.claim(scene.turn(0))
+    assert a.release([RUN]) == set()
+    a.done(held, RESULT)
+    assert a.release([RUN]) == {RUN}
+
+
+def test_what_waits_for_a_dead_worker_is_rung_as_soon_as_its_lease_has_lapsed(scene):
+    """Not when its bell is due to be rung again, whose pauses grow."""
+    a, b = scene.for_worker("a"), scene.for_worker("b")
+    apply(a, scene.turn(0))
+    op_id = scene.turn(1)
+    scene.ahead += 6
+    b.sweep()
+    scene.ahead += 9.5
+    scene.queues.clear()
+    b.sweep()
+    assert scene.queues == ["q"]
+    assert b.claim(op_id) is not None
+
+
+def test_a_worker_that_was_thought_dead_goes_on(scene):
+    a, b = two_workers(scene)
+    old = apply(a, scene.turn(0))
+    scene.ahead += 20
+    b.sweep()
+    a.stay("q")
+    assert a.loads().mine == 0
+    assert apply(a, scene.turn(1)).epoch == old.epoch + 1
+    assert a.loads().mine == 1

@@ -8,11 +8,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from openrl.domain.errors import ClaimLost, LedgerUnreachable, OpCancelled, TooManyWaiting
-from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
+from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import Status
 from openrl.domain.outcome import Failure, StepResult
 from openrl.ledger.port import Limits
-from openrl.ledger.redis import RedisLedger
+from openrl.ledger.redis import RedisLedger, lapse
 
 BIG = 20_000  #: tokens; 80 kB
 
@@ -206,3 +206,19 @@ def test_a_server_that_is_away_is_a_passing_error(own_server, new_scene):
     assert scene.ledger.read(op_id).status is Status.WAITING
     assert scene.ledger.read(OpId("no")) is None
     client.close()
+
+
+def test_what_a_worker_had_whose_end_is_known_is_anybodys_at_the_next_sweep(client, redis_scene):
+    scene = redis_scene
+    a, b = scene.for_worker("a"), scene.for_worker("b")
+    a.done(a.claim(scene.turn(0)), StepResult(metrics={}))
+    op_id, sample, bs = scene.turn(1), scene.sample(1), scene.sample(2)
+    assert a.claim(op_id)
+    assert a.claim(sample)
+    assert b.claim(bs)
+    lapse(client, WorkerId("a"))
+    lapse(client, WorkerId("never seen"))
+    scene.bells()
+    assert b.sweep().taken_back == 2
+    assert set(scene.bells()) == {op_id, sample}
+    assert b.claim(op_id).lease.epoch == 2

@@ -17,6 +17,8 @@ from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
 from workers.ticker import Ticker
+from workers.train.balance import EVERY_SECONDS as BALANCE_SECONDS
+from workers.train.balance import Balance
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
 from workers.train.residents import Residents
@@ -81,9 +83,11 @@ def _train(
         idle_seconds=settings.train.idle_seconds,
     )
     here.works["train"] = work
-    closing.callback(lambda: here.ledger.release(list(residents.runs)))
+    balance = Balance(here.ledger, residents, snapshots)
+    closing.callback(here.ledger.leave)
     closing.callback(snapshots.flush)
     closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
+    closing.callback(Ticker("balance", BALANCE_SECONDS, balance.tick).start().stop)
 
 
 def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:

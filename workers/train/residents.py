@@ -45,6 +45,11 @@ class Residents:
         resident = self.runs.get(lease.run)
         return resident if resident is not None and resident.lease.epoch == lease.epoch else None
 
+    def is_outdated(self, lease: Lease) -> bool:
+        """Whether the run is here under a later lease."""
+        resident = self.runs.get(lease.run)
+        return resident is not None and resident.lease.epoch > lease.epoch
+
     def due(self, now: float, snapshot_seconds: float) -> list[RunId]:
         """Runs with changes older than `snapshot_seconds`, those that waited longest first."""
         waiting = [
@@ -53,6 +58,11 @@ class Residents:
             if resident.changed_at is not None and now - resident.changed_at >= snapshot_seconds
         ]
         return [run for _, run in sorted(waiting)]
+
+    def longest_unused(self) -> list[RunId]:
+        """All runs; those that a snapshot has whole first."""
+        runs = list(self.runs.items())
+        return [run for run, _ in sorted(runs, key=lambda item: (item[1].changed_at is not None, item[1].used_at))]
 
     def idle(self, now: float, idle_seconds: float) -> list[RunId]:
         """Runs that nobody used for so long and that a snapshot has whole."""

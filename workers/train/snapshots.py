@@ -38,7 +38,7 @@ class Snapshots:
         self._every_seconds, self._idle_seconds, self._clock = every_seconds, idle_seconds, clock
 
     def tick(self) -> None:
-        """Write what is due; let go of what is idle."""
+        """Write what is due; let go of what is idle, of the lease too: whoever is freest then may go on with it."""
         for run in self._residents.due(self._clock(), self._every_seconds):
             self._try(run)
         for run in self._residents.idle(self._clock(), self._idle_seconds):
@@ -95,6 +95,18 @@ class Snapshots:
 
     def _page_out(self, run: RunId) -> None:
         with self._residents.lock(run):
-            if run in self._residents.idle(self._clock(), self._idle_seconds):
-                self._forget(run)
+            if run in self._residents.idle(self._clock(), self._idle_seconds) and self._release(run):
                 log.info("paged out", extra={"action": "page_out", "run": run})
+
+    def hand_over(self, run: RunId) -> bool:
+        """Let go of a run, so that its next op may go to another worker; not while an op of it is at work. Answers
+        whether it went."""
+        self.write(run)
+        with self._residents.lock(run):
+            return self._release(run)
+
+    def _release(self, run: RunId) -> bool:
+        if not self._ledger.release([run]):
+            return False
+        self._forget(run)
+        return True

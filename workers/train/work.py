@@ -55,8 +55,10 @@ class TrainWork:
         if self._draining:
             raise Draining
         with self._residents.lock(op.run):  # a lapsed claim can bring a turn twice, even at the same time
+            if self._residents.is_outdated(lease):  # a thread that slept through its turn
+                raise ClaimLost(op.id)
             resident = self._residents.under(lease) or self._recover(op, lease)
-            if resident.turn > op.turn:  # a thread that slept through its turn
+            if resident.turn > op.turn:  # the same
                 raise ClaimLost(op.id)
             if resident.turn < op.turn:
                 self._apply(op, resident)

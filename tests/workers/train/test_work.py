@@ -297,7 +297,7 @@ def test_a_draining_worker_takes_nothing_new_and_hands_its_runs_over(world: Worl
         first.work(held)
     first.ledger.give_back(held, Draining(), counts=False)
     first.snapshots.flush()
-    first.ledger.release([RUN])
+    first.ledger.leave()
     second = Worker(world, "second")
     second.serve(op_id)
     assert second.diary == ["rank 4", "step 1"]
@@ -309,3 +309,45 @@ def test_a_run_that_was_never_created_here_is_lost_and_says_so(world: World, fir
     held = first.claim(world.step(1))
     with pytest.raises(RunLost):
         first.work(held)
+
+
+def test_a_run_that_is_handed_over_goes_on_at_another_worker(world: World, first: Worker) -> None:
+    diary = list(lived(world, first))
+    assert first.snapshots.hand_over(RUN)
+    assert not first.engine.has(RUN)
+    second = Worker(world, "second")
+    second.serve(world.step(4))
+    assert second.diary == [*diary, "step 4"]
+    assert second.engine.calls == 1, "its snapshot was whole"
+    first.snapshots.tick()
+
+
+def test_a_run_with_an_op_at_work_is_not_handed_over(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    op_id = world.step(1)
+    held = first.claim(op_id)
+    assert not first.snapshots.hand_over(RUN)
+    first.ledger.done(held, first.work(held))
+    assert first.diary == ["rank 4", "step 1"]
+    assert first.snapshots.hand_over(RUN)
+
+
+def test_a_run_that_was_handed_over_and_comes_back_is_recovered(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    assert first.snapshots.hand_over(RUN)
+    second = Worker(world, "second")
+    second.serve(world.step(1))
+    assert second.snapshots.hand_over(RUN)
+    first.serve(world.step(2))
+    assert first.diary == ["rank 4", "step 1", "step 2"]
+
+
+def test_a_run_that_left_memory_may_go_on_anywhere(world: World, first: Worker) -> None:
+    diary = list(lived(world, first))
+    first.snapshots.tick()
+    world.now += 61
+    first.snapshots.tick()
+    second = Worker(world, "second")
+    first.ledger.stay()
+    second.serve(world.step(4))
+    assert second.diary == [*diary, "step 4"]
