@@ -30,17 +30,17 @@ def test_a_killed_gateway_costs_a_client_nothing_but_time(server: Server) -> Non
 
 
 def test_a_reward_worker_killed_at_work_costs_a_client_nothing_but_time(server: Server) -> None:
-    """The pattern backtracks for some seconds, long enough to kill whoever is at it."""
+    """The pattern backtracks for a moment on every text, long enough in all to kill whoever is at it."""
     client = openrl.Client(base_url=server.url, api_key=server.api_key)
     scores: list[float] = []
-    slow = {"reward": "regex", "texts": ["a" * 25 + "b"] * 2, "params": {"pattern": "^(a|a)*$"}}
+    slow = {"reward": "regex", "texts": ["a" * 22 + "b"] * 20, "params": {"pattern": "^(a|a)*$"}}
     call = threading.Thread(target=lambda: scores.extend(client.score(**slow)))
     call.start()
     time.sleep(0.7)
     assert call.is_alive(), "the op was over before anybody could be killed"
     server.kill("reward worker")
     call.join(100)
-    assert scores == [0.0, 0.0]
+    assert scores == [0.0] * 20
 
 
 def test_a_killed_broker_comes_back_with_everything_in_it(server: Server) -> None:
