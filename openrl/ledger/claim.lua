@@ -1,13 +1,14 @@
 -- ARGV[3] id  [4] holder  [5] hold_seconds  [6] max_attempts  [7] failure of a worn out op
+-- [8] seconds after which a run without an op weighs nothing
 -- -> word, bells, bodies, epoch, attempt, row (kind tenant run turn sampler number body_at body),
 --    lease (epoch snapshot snapshot_turn; empty for an op of no run)
 local id = ARGV[3]
 
 -- Who has fewer runs than the one that asks.
 local function freer(holder)
-  local least, found = load_of(holder), nil
+  local least, found = load_of(holder, ARGV[8]), nil
   for _, other in ipairs(peers(holder)) do
-    local load = load_of(other)
+    local load = load_of(other, ARGV[8])
     if load < least then least, found = load, other end
   end
   return found
@@ -37,11 +38,11 @@ if row[2] ~= '' then
       bells[1], bells[2] = row[6], other
       return { 'elsewhere', bells, bodies }
     end
-    if before then redis.call('SREM', p .. 'runs:' .. before, row[2]) end
+    if before then redis.call('ZREM', p .. 'runs:' .. before, row[2]) end
     redis.call('HSET', at, 'holder', ARGV[4])
     redis.call('HINCRBY', at, 'epoch', 1)
-    redis.call('SADD', p .. 'runs:' .. ARGV[4], row[2])
   end
+  redis.call('ZADD', p .. 'runs:' .. ARGV[4], stamp(now), row[2])
   redis.call('ZADD', p .. 'holders', stamp(now + tonumber(ARGV[5])), ARGV[4])
   lease = redis.call('HMGET', at, 'epoch', 'snapshot', 'snapshot_turn')
 end

@@ -24,7 +24,7 @@ from openrl.domain.errors import (
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
-from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Swept
+from openrl.ledger.port import ACTIVE_SECONDS, Held, Lease, Limits, Loads, Ring, Swept
 
 
 @dataclass(slots=True)
@@ -49,6 +49,7 @@ class _Run:
     journal: dict[int, OpId] = field(default_factory=dict)  #: applied since the newest snapshot, by turn
     holder: WorkerId | None = None
     lease_epoch: int = 0
+    claimed_at: float = 0.0
     snapshot: DepotKey | None = None
     snapshot_turn: int = -1
     gap_since: float | None = None
@@ -212,6 +213,7 @@ class MemoryLedger:
         if run.holder != self._holder:
             run.holder = self._holder
             run.lease_epoch += 1
+        run.claimed_at = self._clock()
         self._live_on()
         return Lease(run=op.run, epoch=run.lease_epoch, snapshot=run.snapshot, snapshot_turn=run.snapshot_turn)
 
@@ -236,7 +238,8 @@ class MemoryLedger:
                 self._vacate(run)
 
     def _load(self, holder: WorkerId) -> int:
-        return sum(run.holder == holder for run in self._runs.values())
+        since = self._clock() - ACTIVE_SECONDS
+        return sum(run.holder == holder and run.claimed_at >= since for run in self._runs.values())
 
     def _peers(self) -> list[WorkerId]:
         """The other live workers that take from the same queue."""

@@ -8,7 +8,7 @@ bodies and results go to a `Shelf` and leave a reference in the row. Every call 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from openrl.domain.errors import OpenRLError, PassingError
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
@@ -16,6 +16,8 @@ from openrl.domain.op import Bell, Op, TrainOp
 from openrl.domain.outcome import Failure, Record, Result
 
 Ring = Callable[[Bell], None]
+
+ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
 
 
 class Shelf(Protocol):
@@ -54,7 +56,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
-    """Leased runs, by worker."""
+    """Leased runs that had an op of late, by worker."""
 
     mine: int
     others: tuple[int, ...]  #: of the other live workers that take runs from the same queue
@@ -94,8 +96,8 @@ class Ledger(Protocol):
 
     def claim(self, op_id: OpId) -> Held | None:
         """Take an op, and the lease of its run, or None: settled, held by another, not its turn, its run leased by
-        another (who is rung), its run nobody's and another with fewer runs takes from the same queue (who is rung, the
-        first time), worn out (then it is failed here), unknown."""
+        another (who is rung), its run nobody's where a peer has fewer active ones (who is rung, the first time), worn
+        out (then it is failed here), unknown."""
         ...
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
@@ -108,7 +110,7 @@ class Ledger(Protocol):
         ...
 
     def loads(self) -> Loads:
-        """How many runs this holder leases, and its peers."""
+        """How many active runs this holder leases, and its peers."""
         ...
 
     def release(self, runs: Iterable[RunId]) -> frozenset[RunId]:

@@ -30,7 +30,7 @@ from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Shelf, Swept
+from openrl.ledger.port import ACTIVE_SECONDS, Held, Lease, Limits, Loads, Ring, Shelf, Swept
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class RedisLedger:
     def claim(self, op_id: OpId) -> Held | None:
         limits = self._limits
         word, bells, bodies, *claim = self._call(
-            "claim", op_id, self._holder, limits.hold_seconds, limits.max_attempts, self._worn_out
+            "claim", op_id, self._holder, limits.hold_seconds, limits.max_attempts, self._worn_out, ACTIVE_SECONDS
         )
         self._follow_up(bells, bodies)
         if word != b"held":
@@ -125,7 +125,7 @@ class RedisLedger:
         self._call("alive", self._holder, self._limits.hold_seconds, takes)
 
     def loads(self) -> Loads:
-        mine, *others = self._call("loads", self._holder)
+        mine, *others = self._call("loads", self._holder, ACTIVE_SECONDS)
         return Loads(mine=mine, others=tuple(others))
 
     def release(self, runs: Iterable[RunId]) -> frozenset[RunId]:

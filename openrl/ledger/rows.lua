@@ -13,7 +13,7 @@
 -- journal:<run> zset   ids of settled ops that changed the run since its newest snapshot, by turn
 -- lease:<run>  hash    holder epoch snapshot snapshot_turn; kept for ever, some 200 bytes a run
 -- holders      zset    workers by the time their leases lapse
--- runs:<holder> set    runs whose lease it has
+-- runs:<holder> zset   runs whose lease it has, by the time of their last claim
 -- takers       hash    worker -> the queue whose fresh runs may be placed on it
 -- gaps         zset    runs that wait for a missing turn with ops behind it, by the time these became blocked
 -- ready        zset    ids of runnable ops nobody holds, by the time to ring them again
@@ -119,7 +119,7 @@ end
 
 -- The lease of a run ends; what waits in it is for whoever comes first.
 local function vacate(run, holder)
-  redis.call('SREM', p .. 'runs:' .. holder, run)
+  redis.call('ZREM', p .. 'runs:' .. holder, run)
   local at = p .. 'lease:' .. run
   if redis.call('HGET', at, 'holder') ~= holder then return end
   redis.call('HDEL', at, 'holder')
@@ -131,7 +131,7 @@ end
 local function bury(holder)
   redis.call('ZREM', p .. 'holders', holder)
   redis.call('HDEL', p .. 'takers', holder)
-  for _, run in ipairs(redis.call('SMEMBERS', p .. 'runs:' .. holder)) do vacate(run, holder) end
+  for _, run in ipairs(redis.call('ZRANGE', p .. 'runs:' .. holder, 0, -1)) do vacate(run, holder) end
 end
 
 -- The other live workers that take from the same queue as `holder`; none where it takes from none.
@@ -144,7 +144,10 @@ local function peers(holder)
   return out
 end
 
-local function load_of(holder) return redis.call('SCARD', p .. 'runs:' .. holder) end
+-- Runs it has that had an op within so many seconds.
+local function load_of(holder, active_seconds)
+  return redis.call('ZCOUNT', p .. 'runs:' .. holder, stamp(now - tonumber(active_seconds)), '+inf')
+end
 
 local function holds(id, epoch)
   local row = redis.call('HMGET', p .. 'op:' .. id, 'status', 'epoch')

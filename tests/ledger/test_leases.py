@@ -202,6 +202,26 @@ def test_a_run_is_left_neither_to_the_dead_nor_to_the_leaving_nor_to_another_mod
     assert a.claim(scene.turn(0, run="s")) is not None
 
 
+def test_a_run_that_had_no_op_for_long_is_no_load(scene):
+    a, b = two_workers(scene)
+    apply(a, scene.turn(0))
+    scene.ahead += 50
+    a.stay("q")
+    b.stay("q")
+    apply(a, scene.turn(1))
+    scene.ahead += 50
+    a.stay("q")
+    b.stay("q")
+    assert a.loads().mine == 1
+    scene.ahead += 11
+    a.stay("q")
+    b.stay("q")
+    assert a.loads().mine == 0
+    assert a.claim(scene.turn(0, run="s")) is not None
+    assert a.claim(scene.turn(2)) is not None
+    assert a.loads().mine == 2
+
+
 def test_a_run_that_a_freer_worker_did_not_take_is_taken_by_whoever_hears_of_it_again(scene):
     a, b = two_workers(scene)
     apply(a, scene.turn(0))

@@ -5,9 +5,11 @@ go, and its next op is rung for all.
 """
 
 import logging
+import time
+from collections.abc import Callable
 from math import ceil
 
-from openrl.ledger.port import Ledger, Loads
+from openrl.ledger.port import ACTIVE_SECONDS, Ledger, Loads
 from workers.train.residents import Residents
 from workers.train.snapshots import Snapshots
 
@@ -17,20 +19,26 @@ EVERY_SECONDS = 1.0
 
 
 def surplus(loads: Loads) -> int:
-    """Runs that this worker has beyond its share; a share is rounded up, so that nobody gives away what comes back."""
+    """Active runs beyond this worker's share, which is rounded up so that nobody gives away what would come back."""
     everybody = (loads.mine, *loads.others)
     return max(0, loads.mine - ceil(sum(everybody) / len(everybody)))
 
 
 class Balance:
-    def __init__(self, ledger: Ledger, residents: Residents, snapshots: Snapshots) -> None:
-        self._ledger, self._residents, self._snapshots = ledger, residents, snapshots
+    def __init__(
+        self,
+        ledger: Ledger,
+        residents: Residents,
+        snapshots: Snapshots,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ledger, self._residents, self._snapshots, self._clock = ledger, residents, snapshots, clock
 
     def tick(self) -> None:
-        """Let go of one run, if there is one too many: the one that was unused for longest and can be spared."""
+        """Let go of one active run, if there is one too many."""
         if not surplus(self._ledger.loads()):
             return
-        for run in self._residents.longest_unused():
+        for run in self._residents.active(self._clock(), ACTIVE_SECONDS):
             if self._snapshots.hand_over(run):
                 log.info("handed over: others have fewer runs", extra={"action": "hand_over", "run": run})
                 return

@@ -59,9 +59,9 @@ class Residents:
         ]
         return [run for _, run in sorted(waiting)]
 
-    def longest_unused(self) -> list[RunId]:
-        """All runs; those that a snapshot has whole first."""
-        runs = list(self.runs.items())
+    def active(self, now: float, active_seconds: float) -> list[RunId]:
+        """Runs used within so long, those that a snapshot has whole first, then the longest unused."""
+        runs = [(run, state) for run, state in list(self.runs.items()) if now - state.used_at < active_seconds]
         return [run for run, _ in sorted(runs, key=lambda item: (item[1].changed_at is not None, item[1].used_at))]
 
     def idle(self, now: float, idle_seconds: float) -> list[RunId]:

@@ -68,22 +68,22 @@ def residents(**used_at: float) -> Residents:
 
 
 def balance(ledger: Any, here: Residents, snapshots: Any) -> Balance:
-    return Balance(ledger, here, snapshots)
+    return Balance(ledger, here, snapshots, clock=lambda: 62.0)
 
 
 def test_one_run_is_let_go_at_a_time_the_one_unused_for_longest_first() -> None:
     spares = Spares("old", "busy", "changed")
-    balance(Scales(4, 0), residents(changed=1.0, new=4.0, busy=3.0, old=2.0), spares).tick()
+    balance(Scales(4, 0), residents(changed=3.5, new=6.0, busy=5.0, old=4.0, asleep=1.0), spares).tick()
     assert spares.asked == ["old"]
 
 
 def test_a_run_that_cannot_be_spared_stays_and_the_next_one_goes() -> None:
     spares = Spares("changed")
-    balance(Scales(4, 0), residents(changed=1.0, new=4.0, busy=3.0, old=2.0), spares).tick()
+    balance(Scales(4, 0), residents(changed=3.5, new=6.0, busy=5.0, old=4.0, asleep=1.0), spares).tick()
     assert spares.asked == ["old", "busy", "new", "changed"]
 
 
 def test_who_has_no_more_than_its_share_keeps_all() -> None:
     spares = Spares("old")
-    balance(Scales(1, 0), residents(old=2.0), spares).tick()
+    balance(Scales(1, 0), residents(old=4.0), spares).tick()
     assert spares.asked == []
