@@ -13,6 +13,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from workers.model.folding import Folding
+
 #: The name under which Transformers' models find this attention.
 NAME = "openrl_sdpa"
 #: Longer rows keep PyTorch's gradient, which need not hold their scores.
@@ -22,9 +24,21 @@ SCORES = 2**21
 
 
 def attend(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kw: Any
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    folding: Folding | None = None,
+    **kw: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as Transformers asks for it: query [B, H, T, D], key and value [B, G, S, D]; gives [B, T, H, D]."""
+    """Attention as Transformers asks for it: query [B, H, T, D], key and value [B, G, S, D]; gives [B, T, H, D].
+
+    With a `folding`, B are its tokens and T and S are 1; Transformers cannot know their mask, so the given one is not
+    used.
+    """
+    if folding is not None:
+        return _folded(module, query, key, value, folding, kw), None
     if attention_mask is None and _gains(query, key, value) and _plain(module, kw):
         scale = kw.get("scaling") or query.shape[3] ** -0.5
         out: Tensor = _CausalAttention.apply(  # type: ignore[no-untyped-call]  # torch annotates all but `apply`
@@ -32,6 +46,13 @@ def attend(
         )
         return out.transpose(1, 2).contiguous(), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kw)
+
+
+def _folded(module: Any, query: Tensor, key: Tensor, value: Tensor, folding: Folding, kw: dict[str, Any]) -> Tensor:
+    """Attention [N, 1, H, D] over the rows that the N tokens stand for."""
+    q, k, v = (folding.unfold(each.squeeze(2)).transpose(1, 2) for each in (query, key, value))
+    out, _ = attend(module, q, k, v, folding.mask(kw.get("sliding_window"), query.device), **kw)
+    return folding.fold(out).unsqueeze(1)
 
 
 def _gains(query: Tensor, key: Tensor, value: Tensor) -> bool:
