@@ -21,6 +21,7 @@ class Folding:
         self._pieces = layout.pieces
         held = sum((each.last - each.first) * (each.right - each.left) for each in layout.pieces)
         self._full = held == self.rows * self.longest
+        self.windows: set[int | None] = set()  #: of the layers it has been through
         self._masks: dict[tuple[int, torch.device], Tensor] = {}
 
     def unfold(self, tokens: Tensor) -> Tensor:
@@ -35,6 +36,7 @@ class Folding:
 
     def mask(self, window: int | None, device: torch.device) -> Tensor | None:
         """Where attention with a sliding window may look, bool [1, 1, L, L]; None if that is all that came before."""
+        self.windows.add(window)
         if window is None or window >= self.longest:
             return None
         if (window, device) not in self._masks:
