@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from rig import Report, add_report
 
-from openrl.config import Settings
+from openrl import config
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import LoraSpec
@@ -107,16 +107,16 @@ def alternating(rounds: int, *calls: Callable[[], object]) -> list[float]:
     return [statistics.median(kept) for kept in times]
 
 
-def against_bare(report: Report, ours: Ours, bare: Bare, rounds: int) -> None:
-    for name, (prompt, completion) in SHAPES.items():
-        some = rows(prompt, completion, ours.engine.base.vocab_size)
-        mine = batch("bench", some, prompt)
-        difference = abs(ours.step([mine]) / bare.step(some, prompt) - 1)
-        seconds, theirs = alternating(rounds, lambda: ours.step([mine]), lambda: bare.step(some, prompt))  # noqa: B023 (called at once)
-        report[f"{name}_tokens_per_s"] = mine.tokens / seconds
-        report[f"{name}_bare_tokens_per_s"] = mine.tokens / theirs
-        report[f"{name}_ratio"] = theirs / seconds
-        report[f"{name}_loss_rel_diff"] = difference
+def against_bare(report: Report, name: str, ours: Ours, bare: Bare, rounds: int) -> None:
+    prompt, completion = SHAPES[name]
+    some = rows(prompt, completion, ours.engine.base.vocab_size)
+    mine = batch("bench", some, prompt)
+    difference = abs(ours.step([mine]) / bare.step(some, prompt) - 1)
+    seconds, theirs = alternating(rounds, lambda: ours.step([mine]), lambda: bare.step(some, prompt))
+    report[f"{name}_tokens_per_s"] = mine.tokens / seconds
+    report[f"{name}_bare_tokens_per_s"] = mine.tokens / theirs
+    report[f"{name}_ratio"] = theirs / seconds
+    report[f"{name}_loss_rel_diff"] = difference
 
 
 def packed(report: Report, ours: Ours, rank: int, rounds: int) -> None:
@@ -148,14 +148,16 @@ def main() -> None:
     if args.quick:
         args.model, args.rounds = "tiny" if args.model == parser.get_default("model") else args.model, 2
     torch.manual_seed(0)
-    source = str(resolve(args.model, Settings().home))
+    source = str(resolve(args.model, config.load().home))
     threads, device = set_threads(args.threads), choose_device(args.device)
     dtype = choose_dtype(args.dtype, device)
     report = Report("train_step", args)
     engine = TrainEngine(load_base(source, device=device, dtype=dtype))
     engine.create("bench", LoraSpec(rank=args.rank, seed=0, train_unembed=False))
     ours = Ours(engine)
-    against_bare(report, ours, Bare(source, engine.adapter("bench"), device, dtype), args.rounds)
+    bare = Bare(source, engine.adapter("bench"), device, dtype)
+    for name in SHAPES:
+        against_bare(report, name, ours, bare, args.rounds)
     packed(report, ours, args.tenant_rank, args.rounds)
     print(f"model: {args.model}\ndevice: {device}\ndtype: {str(dtype).removeprefix('torch.')}\nthreads: {threads}")
     report.finish()

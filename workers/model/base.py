@@ -106,7 +106,7 @@ class BaseModel:
         folding = Folding(Layout((Piece(0, 0, 2, 0, 2, True), Piece(2, 0, 2, 2, 4, False)), (6,), 2, 4))
         try:
             hidden = self.hidden(
-                folding.first(ids)[:, None],
+                folding.grid.first(ids)[:, None],
                 position_ids=torch.tensor([[0], [1], [2], [3], [2], [3]], device=self.device),
                 folding=folding,
             )
@@ -116,7 +116,7 @@ class BaseModel:
         if window not in folding.windows:  # the rows are too short to show what a layer that hides it would do
             return False
         apart = self.hidden(ids)
-        return torch.allclose(folding.spread(hidden[:, 0]), apart, rtol=1e-2, atol=1e-2 * float(apart.abs().max()))
+        return torch.allclose(folding.grid.spread(hidden[:, 0]), apart, rtol=1e-2, atol=1e-2 * float(apart.abs().max()))
 
 
 def load_base(source: str | Path, *, device: torch.device, dtype: torch.dtype) -> BaseModel:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+#: A product of attention more costs as much as this many places of a score matrix.
+PRODUCT = 2500
 #: A beginning is shared only where that saves this many tokens: less is not worth the copying.
 LEAST_SAVED = 8
 
@@ -40,6 +42,24 @@ class Piece:
     def stop(self) -> int:
         width = self.right - self.left
         return self.start + (width if self.shared else width * (self.last - self.first))
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Queries that attend in one product: of rows `first` to `last` the columns `left` to `right`, over all before.
+
+    Their tokens are those of `pieces`: consecutive, and no other band's.
+    """
+
+    pieces: tuple[Piece, ...]
+    first: int
+    last: int
+    left: int
+    right: int
+
+    @property
+    def scores(self) -> int:
+        return (self.last - self.first) * (self.right - self.left) * self.right
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +107,32 @@ def layout(groups: Sequence[Sequence[bytes]], item: int = 4) -> Layout:
         ends.append(start)
         rows += len(group)
     return Layout(tuple(pieces), tuple(ends), rows, max(piece.right for piece in pieces))
+
+
+def bands(laid: Layout) -> list[Band]:
+    """The cheaper of two ways: shared pieces attend once, by themselves, or all rows as if nothing was shared."""
+    whole = Band(laid.pieces, 0, laid.rows, 0, laid.longest)
+    parted = [_band(list(group)) for group in _neighbours(laid.pieces)]
+    cost = sum(band.scores + PRODUCT for band in parted)
+    return parted if cost < whole.scores + PRODUCT else [whole]
+
+
+def _neighbours(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Shared pieces alone; the others with those that begin in the same column of the rows around them."""
+    taken: list[Piece] = []
+    for piece in pieces:
+        before = taken[-1] if taken else piece
+        if taken and (before.shared or piece.shared or (before.left, before.last) != (piece.left, piece.first)):
+            yield taken
+            taken = []
+        taken.append(piece)
+    yield taken
+
+
+def _band(pieces: Sequence[Piece]) -> Band:
+    first, last = pieces[0].first, pieces[-1].last
+    last = first + 1 if pieces[0].shared else last  # one row's keys are all rows' keys
+    return Band(tuple(pieces), first, last, pieces[0].left, max(piece.right for piece in pieces))
 
 
 def _append(pieces: list[Piece], piece: Piece) -> None:

@@ -79,8 +79,8 @@ def folded(groups: Sequence[Sequence[Datum]], device: torch.device) -> Placement
     lengths = torch.tensor([datum.length for group in groups for datum in group])
     columns = torch.arange(laid.longest).expand(len(lengths), -1)
     inside = columns < lengths[:, None]
-    number = folding.spread(torch.arange(folding.tokens))[inside]
-    ids, positions = torch.empty(2, folding.tokens, dtype=torch.int64)
+    number = folding.grid.spread(torch.arange(folding.grid.tokens))[inside]
+    ids, positions = torch.empty(2, folding.grid.tokens, dtype=torch.int64)
     ids[number], positions[number] = _joined(groups), columns[inside]
     owners, order = torch.sort(number, stable=True)
     options = {"position_ids": positions[:, None].to(device), "folding": folding}

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from workers.model import prefixes
 from workers.model.attention import attend
 from workers.model.folding import Folding
 from workers.model.prefixes import layout
@@ -15,33 +16,38 @@ GROUPS = [
 ]
 
 
-@pytest.fixture
-def folding() -> Folding:
+@pytest.fixture(params=[0, 10**9], ids=["in bands", "whole"])
+def folding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Folding:
+    monkeypatch.setattr(prefixes, "PRODUCT", request.param)
     return Folding(layout(GROUPS, item=1))
 
 
 def where(folding: Folding) -> tuple[torch.Tensor, torch.Tensor]:
     """Token numbers [R, L] and where rows have tokens at all."""
     lengths = torch.tensor([len(row) for group in GROUPS for row in group])
-    return folding.spread(torch.arange(folding.tokens)), torch.arange(folding.longest) < lengths[:, None]
+    return folding.grid.spread(torch.arange(folding.grid.tokens)), torch.arange(folding.grid.columns) < lengths[:, None]
 
 
 def test_rows_hold_their_own_tokens_and_zeros_after_them(folding: Folding) -> None:
     number, inside = where(folding)
-    values = torch.randn(folding.tokens, 3)
-    assert torch.equal(folding.unfold(values), values[number] * inside[:, :, None])
-    assert torch.equal(folding.fold(folding.unfold(values)), values)
+    values = torch.randn(folding.grid.tokens, 3)
+    rows = folding.grid.spread(values)
+    assert torch.equal(rows, values[number] * inside[:, :, None])
+    assert torch.equal(folding.grid.first(rows), values)
 
 
-def test_gradients_add_up_where_rows_share(folding: Folding) -> None:
-    number, inside = where(folding)
-    values = torch.randn(folding.tokens, 3, dtype=torch.float64, requires_grad=True)
-    slope = torch.randn(*number.shape, 3, dtype=torch.float64)
-    found = torch.autograd.grad(folding.unfold(values), values, slope)[0]
-    wanted = torch.autograd.grad(values[number] * inside[:, :, None], values, slope)[0]
-    torch.testing.assert_close(found, wanted)
-    rows = torch.randn(*number.shape, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(folding.fold, rows)
+def test_summed_and_placed_are_the_adjoints(folding: Folding) -> None:
+    grid = folding.grid
+    tokens, rows = torch.randn(grid.tokens).double(), torch.randn(grid.rows, grid.columns).double()
+    torch.testing.assert_close((grid.spread(tokens) * rows).sum(), (tokens * grid.summed(rows)).sum())
+    torch.testing.assert_close((grid.first(rows) * tokens).sum(), (rows * grid.placed(tokens)).sum())
+
+
+def test_every_token_asks_in_one_band(folding: Folding) -> None:
+    tokens = torch.arange(folding.grid.tokens)
+    parts = torch.split(tokens, [each.tokens for each in folding.queries])
+    out = [each.out(each.rows(part)) for each, part in zip(folding.queries, parts, strict=True)]
+    assert torch.equal(torch.cat(out), tokens)
 
 
 class Causal:
@@ -55,14 +61,14 @@ def test_attention_on_folded_tokens_is_attention_on_rows(
     folding: Folding, window: int | None, dtype: torch.dtype
 ) -> None:
     number, _ = where(folding)
-    q, k, v = (torch.randn(folding.tokens, heads, 1, 8).to(dtype).requires_grad_() for heads in (4, 2, 2))
+    q, k, v = (torch.randn(folding.grid.tokens, heads, 1, 8).to(dtype).requires_grad_() for heads in (4, 2, 2))
     found, _ = attend(Causal(), q, k, v, None, folding=folding, sliding_window=window)
-    assert found.shape == (folding.tokens, 1, 4, 8)
+    assert found.shape == (folding.grid.tokens, 1, 4, 8)
     rows = [each[number, :, 0].float().transpose(1, 2) for each in (q, k, v)]
-    distance = torch.arange(folding.longest)[:, None] - torch.arange(folding.longest)
+    distance = torch.arange(folding.grid.columns)[:, None] - torch.arange(folding.grid.columns)
     mask = (distance >= 0) & (distance < (window or 1000))
     whole = F.scaled_dot_product_attention(*rows, attn_mask=mask, enable_gqa=True).transpose(1, 2)
-    wanted = folding.first(whole)
+    wanted = folding.grid.first(whole)
     rough = 1e-5 if dtype is torch.float32 else 0.03
     torch.testing.assert_close(found[:, 0].float(), wanted, rtol=rough, atol=rough)
     slope = torch.randn(wanted.shape)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.model.prefixes import Piece, layout, stems
+from workers.model.prefixes import Band, Piece, bands, layout, stems
 
 rows = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8).map(bytes), min_size=1, max_size=9).map(sorted)
 
@@ -56,3 +56,24 @@ def test_groups_share_nothing_and_small_beginnings_stay_apart() -> None:
     assert layout([[long], [long]], item=1).ends == (20, 40)
     assert layout([[bytes([1, 2, 3]), short]], item=1).ends == (6,)
     assert layout([[long, long]], item=1).ends == (20,)
+
+
+@given(st.lists(rows, min_size=1, max_size=4))
+def test_bands_hold_every_piece_once_and_reach_over_its_rows(groups: list[list[bytes]]) -> None:
+    made = layout(groups, item=1)
+    found = bands(made)
+    assert tuple(piece for band in found for piece in band.pieces) == made.pieces
+    for band in found:
+        for piece in band.pieces:
+            assert band.first <= piece.first < band.last <= made.rows
+            assert band.left <= piece.left < piece.right <= band.right
+
+
+def test_a_long_prompt_attends_once_and_a_short_one_with_every_row() -> None:
+    for prompt, shared in ((250, True), (3, False)):
+        group = sorted(bytes(prompt) + bytes([100 + n] * (50 + n)) for n in range(8))
+        made = layout([group], item=1)
+        start, *rest = made.pieces
+        wanted = [Band((start,), 0, 1, 0, prompt), Band(tuple(rest), 0, 8, prompt, prompt + 57)]
+        whole = [Band(made.pieces, 0, 8, 0, prompt + 57)]
+        assert bands(made) == (wanted if shared else whole)

@@ -14,6 +14,7 @@ from openrl.domain.errors import GradientNotFinite
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import LoraSpec
 from openrl.domain.tensor import Tensor as Array
+from workers.model import prefixes
 from workers.model.base import BaseModel
 from workers.train import pack
 from workers.train.engine import Batch, TrainEngine
@@ -25,6 +26,8 @@ SPECS = {
     "two": LoraSpec(rank=2, seed=2, train_unembed=False),
     "head": LoraSpec(rank=3, seed=3, train_attn=False, train_mlp=False),
 }
+#: Of the largest gradient. The tiny Gemma rounds roughly: there even a pass for each row differs by 2e-5 from one pass.
+TOLERANCE = {"llama": 1e-5, "qwen2": 1e-5, "gemma3": 4e-5}
 MIXED = (5, 1, 12, 7, 3, 12, 5, 9)
 PROMPT = 11
 
@@ -35,6 +38,7 @@ class Engines:
     def __init__(self, make_module: Callable[[str], PreTrainedModel], family: str, **options: int) -> None:
         self.folding, self.plain = (TrainEngine(BaseModel(make_module(family), "tiny"), **options) for _ in range(2))
         assert self.folding.base.folds
+        self.tolerance = TOLERANCE[family]
         self.plain.base.folds = False
         for engine in (self.folding, self.plain):
             for name, spec in SPECS.items():
@@ -47,7 +51,7 @@ class Engines:
         found, wanted = self.folding.forward_backward(batches), self.plain.forward_backward(batches)
         for one, other in zip(found, wanted, strict=True):
             assert isinstance(one, BatchResult) and isinstance(other, BatchResult)
-            assert one.metrics == pytest.approx(other.metrics, rel=1e-5, abs=1e-5)
+            assert one.metrics == pytest.approx(other.metrics, rel=1e-5, abs=1e-4)
             for mine, theirs in zip(one.logprobs, other.logprobs, strict=True):
                 assert mine.shape == theirs.shape
                 torch.testing.assert_close(floats(mine), floats(theirs), rtol=1e-5, atol=1e-5)
@@ -58,7 +62,13 @@ class Engines:
         mine, theirs = self.folding.run(run).grad, self.plain.run(run).grad
         assert (mine is None) is (theirs is None)
         if mine is not None and theirs is not None:
-            assert float((mine - theirs).abs().max()) < 1e-5 * float(theirs.abs().max())
+            assert float((mine - theirs).abs().max()) < self.tolerance * float(theirs.abs().max())
+
+
+@pytest.fixture(autouse=True, params=[0, 10**9], ids=["in bands", "whole"])
+def attending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention in both of the ways that `bands` chooses from."""
+    monkeypatch.setattr(prefixes, "PRODUCT", request.param)
 
 
 @pytest.fixture
