@@ -23,9 +23,15 @@ class Served:
     model: str
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """What `Report` reads."""
     parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it runs; not for the record")
     parser.add_argument("--json", type=Path, help="also write the report there")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """What every bench of a server takes."""
+    add_report(parser)
     parser.add_argument("--base-url", help="measure this server instead of starting one")
     parser.add_argument("--api-key", default=os.environ.get("TINKER_API_KEY"), help="its key [TINKER_API_KEY]")
     parser.add_argument("--model", help="the base model to use there")

@@ -15,8 +15,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 from workers.model import attention
+from workers.model.folding import Folding
 from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
+from workers.model.prefixes import Layout, Piece
 from workers.model.spans import SpanMix
 
 #: Which part of a decoder layer a linear belongs to, by the names that model families use.
@@ -49,6 +51,8 @@ class BaseModel:
         self.eos_token_ids: tuple[int, ...] = _eos(config, getattr(module, "generation_config", None))
         self.architecture: str = type(module).__name__
         self._check_halves(source)
+        #: Whether passes may be folded (see `folding.py`): the family must hand `folding` to attention.
+        self.folds: bool = self._can_fold(config)
 
     @contextmanager
     def mixed(self, mix: Mix | SpanMix) -> Iterator[None]:
@@ -91,6 +95,28 @@ class BaseModel:
         whole = self.module(input_ids=ids, use_cache=False).logits
         if not torch.allclose(self.head(self.hidden(ids)), whole, rtol=1e-2, atol=1e-2, equal_nan=True):
             raise ModelUnsupported(source, f"{self.architecture} changes its logits in a way this server does not know")
+
+    @torch.no_grad()
+    def _can_fold(self, config: Any) -> bool:
+        """By trying: two rows folded must come out as the rows themselves."""
+        types = getattr(config, "layer_types", None)
+        if not set(types or ()) <= {"full_attention", "sliding_attention"}:
+            return False
+        ids = torch.tensor([[0, 1, 2, 3], [0, 1, 3, 2]], device=self.device) % self.vocab_size
+        folding = Folding(Layout((Piece(0, 0, 2, 0, 2, True), Piece(2, 0, 2, 2, 4, False)), (6,), 2, 4))
+        try:
+            hidden = self.hidden(
+                folding.grid.first(ids)[:, None],
+                position_ids=torch.tensor([[0], [1], [2], [3], [2], [3]], device=self.device),
+                folding=folding,
+            )
+        except TypeError:  # the family's decoder takes no arguments but its own
+            return False
+        window = getattr(config, "sliding_window", None) if types is None or "sliding_attention" in types else None
+        if window not in folding.windows:  # the rows are too short to show what a layer that hides it would do
+            return False
+        apart = self.hidden(ids)
+        return torch.allclose(folding.grid.spread(hidden[:, 0]), apart, rtol=1e-2, atol=1e-2 * float(apart.abs().max()))
 
 
 def load_base(source: str | Path, *, device: torch.device, dtype: torch.dtype) -> BaseModel:

@@ -100,8 +100,8 @@ class TrainEngine:
         train = not batches[0].forward_only
         members = [(batch, self.run(batch.run_id)) for batch in batches]
         pack = Pack(self.base, members, train=train, recompute_tokens=self._recompute_tokens)
-        for rows in packing.passes(pack.rows(), self._pack_tokens):
-            pack.run(rows)
+        for one in pack.passes(self._pack_tokens):
+            pack.run(one)
         if not train:
             return [_result(pack, number) for number in range(len(batches))]
         return [self._settle(pack, number, run) for number, (_, run) in enumerate(members)]

@@ -38,19 +38,23 @@ def target_logprobs(
     targets: Tensor,
     adapters: Sequence[HeadAdapter] = (),
     gradient: Gradient | None = None,
+    owners: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Log-probabilities [M, K] float32 of `targets` int64 [M, K], for last hidden states [M, width], at temperature 1.
+    """Log-probabilities [M, K] float32 of `targets` int64 [M, K], for last hidden states [N, width], at temperature 1.
 
-    With `gradient` also d loss / d hidden [M, width], while the adapters' gradients are added to. Tokens never
+    `owners` int64 [M], rising, says whose targets a row of them is; None if there is one row for each state.
+    With `gradient` also d loss / d hidden [N, width], while the adapters' gradients are added to. Tokens never
     influence each other here, so what is not finite stays with the adapter of its token.
     """
     chunk = max(1, CHUNK_ELEMENTS[hidden.device.type] // base.vocab_size)
+    starts = list(range(0, len(hidden), chunk))
+    firsts = starts if owners is None else torch.searchsorted(owners, owners.new_tensor(starts)).tolist()
     found, slopes = [], []
-    for start in range(0, len(hidden), chunk):
+    for start, first, last in zip(starts, firsts, [*firsts[1:], len(targets)], strict=True):
         part = _Chunk(base, hidden[start : start + chunk], start, adapters)
-        found.append(part.logprobs(targets[start : start + chunk]))
+        found.append(part.logprobs(targets[first:last], None if owners is None else owners[first:last] - start))
         if gradient is not None:
-            slopes.append(part.backward(gradient(found[-1], start)))
+            slopes.append(part.backward(gradient(found[-1], first)))
     return _whole(found), _whole(slopes) if slopes else None
 
 
@@ -67,8 +71,8 @@ class _Chunk:
         ]
         self.inner: list[Tensor] = []  #: A·h by adapter
 
-    def logprobs(self, targets: Tensor) -> Tensor:
-        self.targets = targets
+    def logprobs(self, targets: Tensor, owners: Tensor | None) -> Tensor:
+        self.targets, self.owners = targets, owners
         logits = F.linear(self.hidden, self.head.weight, self.head.bias)
         for adapter, rows in self.adapters:
             self.inner.append(adapter.layer.add_delta(self.hidden[rows], logits[rows]))
@@ -76,13 +80,19 @@ class _Chunk:
         if self.softcap is not None:
             self.logits.div_(self.softcap).tanh_().mul_(self.softcap)
         self.total = self.logits.logsumexp(1, keepdim=True)
-        return self.logits.gather(1, targets) - self.total
+        if owners is None:
+            return self.logits.gather(1, targets) - self.total
+        return self.logits[owners[:, None], targets] - self.total[owners]
 
     def backward(self, slope: Tensor) -> Tensor:
-        """d loss / d hidden from `slope` = d loss / d log-probability [n, K]. Uses the logits up."""
+        """d loss / d hidden from `slope` = d loss / d log-probability of the targets. Uses the logits up."""
         bend = None if self.softcap is None else (self.logits / self.softcap).square_().neg_().add_(1)
-        logits = self.logits.sub_(self.total).exp_().mul_(-slope.sum(1, keepdim=True))
-        logits.scatter_add_(1, self.targets, slope)
+        logits = self.logits.sub_(self.total).exp_()
+        if self.owners is None:
+            logits.mul_(-slope.sum(1, keepdim=True)).scatter_add_(1, self.targets, slope)
+        else:
+            logits.mul_(-torch.zeros_like(self.total).index_add_(0, self.owners, slope.sum(1, keepdim=True)))
+            logits.index_put_((self.owners[:, None], self.targets), slope, accumulate=True)
         if bend is not None:
             logits.mul_(bend)
         logits = logits.to(self.hidden.dtype)

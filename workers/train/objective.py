@@ -63,6 +63,12 @@ class Stretch:
             "clipped": (active & clipped).double(),
         }
 
+    def sorted(self, order: Tensor) -> "Stretch":
+        """With its tokens in another order, int64 [M] over the whole pass, which keeps each batch's place."""
+        mine = order[self.start : self.stop] - self.start
+        given = None if self.given is None else self.given.map(lambda each: each[mine])
+        return replace(self, factor=self.factor[mine], given=given)
+
     def on(self, device: torch.device) -> "Stretch":
         given = None if self.given is None else self.given.map(lambda each: each.to(device))
         return replace(self, factor=self.factor.to(device), given=given)
@@ -71,11 +77,18 @@ class Stretch:
 class Objective:
     """Losses of all tokens of a pass. `targets` is int64 [M, K]; where a datum has fewer choices, the rest count 0."""
 
-    def __init__(self, data: Sequence[tuple[int, Datum, LossKey]], device: torch.device) -> None:
-        """`data` in the order of the pass: batch number, datum, loss key. Equal keys should stand together."""
+    def __init__(
+        self, data: Sequence[tuple[int, Datum, LossKey]], device: torch.device, order: Tensor | None = None
+    ) -> None:
+        """`data` in the order of the pass: batch number, datum, loss key. Equal keys should stand together.
+
+        `order` int64 [M] on the CPU, if given, sorts the tokens within each batch; all else is in that order then.
+        """
         choices = max(_choices(datum) for _, datum, _ in data)
-        self.targets = _wide([datum.inputs[TARGETS] for _, datum, _ in data], choices, torch.int64).to(device)
-        self._here = list(_stretches(data, choices))
+        targets = _wide([datum.inputs[TARGETS] for _, datum, _ in data], choices, torch.int64)
+        self.targets = (targets if order is None else targets[order]).to(device)
+        stretches = _stretches(data, choices)
+        self._here = list(stretches) if order is None else [stretch.sorted(order) for stretch in stretches]
         self._there = [stretch.on(device) for stretch in self._here]
 
     def gradient(self, lp: Tensor, start: int) -> Tensor:

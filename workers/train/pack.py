@@ -5,8 +5,8 @@ gradient, be it NaN, never touches another's.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from itertools import accumulate, groupby
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby, pairwise
 from math import isfinite
 
 import torch
@@ -16,13 +16,14 @@ from openrl.domain import tensor
 from openrl.domain.datum import Datum
 from openrl.domain.losses import TARGETS
 from openrl.domain.tensor import DType
-from workers.model.arrays import joined, to_domain
+from workers.model.arrays import to_domain
 from workers.model.base import BaseModel
 from workers.model.spans import LoraLayer, Span, SpanMix, TrainingAdapter
 from workers.train.batch import Batch
 from workers.train.logprobs import HeadAdapter, target_logprobs
 from workers.train.objective import Objective
-from workers.train.packing import Row
+from workers.train.packing import Pass, Row, passes, plan
+from workers.train.placement import Placement, folded, padded, text
 from workers.train.run_state import RunState
 
 
@@ -41,27 +42,32 @@ class Pack:
         self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in self._batches]
         self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
 
-    def rows(self) -> list[Row]:
-        return [
-            Row(number, place, datum.length)
+    def passes(self, pack_tokens: int) -> Iterator[Pass]:
+        """What is to be run, in passes of at most `pack_tokens` tokens."""
+        texts = {
+            Row(number, place, datum.length): text(datum)
             for number, batch in enumerate(self._batches)
             for place, datum in enumerate(batch.data)
-        ]
+        }
+        if self._base.folds:
+            return plan(list(texts), texts, pack_tokens)
+        return (Pass(rows) for rows in passes(texts, pack_tokens))
 
-    def run(self, rows: Sequence[Row]) -> None:
-        """One pass over `rows`: log-probabilities and sums are kept, gradients added to the stacks."""
+    def run(self, one: Pass) -> None:
+        """Log-probabilities and sums are kept, gradients added to the stacks."""
         # Rows of one adapter, and tokens of one loss, stand together: they are computed as blocks.
-        rows = sorted(rows, key=lambda row: (*self._order[row.batch], row.batch, row.place))
-        data = [self._batches[row.batch].data[row.place] for row in rows]
+        rows = sorted(one.rows, key=lambda row: (*self._order[row.batch], row.batch, self._rank(row, one.folded)))
+        groups = [list(group) for _, group in groupby(rows, key=lambda row: row.batch)]
+        place = folded if one.folded else padded
+        placement = place([[self._datum(row) for row in group] for group in groups], self._base.device)
         objective = Objective(
-            [(row.batch, datum, self._keys[row.batch]) for row, datum in zip(rows, data, strict=True)],
-            self._base.device,
+            [(row.batch, self._datum(row), self._keys[row.batch]) for row in rows], self._base.device, placement.order
         )
-        lp = self._compute(rows, data, objective).cpu()
+        lp = self._compute(placement, [self._adapters[group[0].batch] for group in groups], objective).cpu()
         for number, sums in objective.sums(lp).items():
             for name, value in sums.items():
                 self.sums[number][name] += value
-        self._keep(rows, data, lp)
+        self._keep(rows, placement.unsorted(lp))
 
     def gradient(self, number: int) -> Tensor | None:
         """Of a batch, flat [size] float32, for the caller to keep; None if anything in the batch is not finite."""
@@ -70,65 +76,45 @@ class Pack:
         finite = isfinite(self.sums[number]["loss"]) and isfinite(float(grad.sum()))
         return grad if finite else None
 
-    def _compute(self, rows: Sequence[Row], data: Sequence[Datum], objective: Objective) -> Tensor:
+    def _datum(self, row: Row) -> Datum:
+        return self._batches[row.batch].data[row.place]
+
+    def _rank(self, row: Row, by_text: bool) -> tuple[bytes, int]:
+        """A row's place within its batch."""
+        return text(self._datum(row)) if by_text else b"", row.place
+
+    def _compute(self, placement: Placement, adapters: Sequence[TrainingAdapter], objective: Objective) -> Tensor:
         """Log-probabilities [M, K] of all targets of the pass; with gradients also the backward pass."""
-        ids, inside = self._padded(data)
-        recompute = self._train and ids.numel() > self._recompute_tokens
-        base, spans = self._base, self._spans(rows)
+        recompute = self._train and placement.ids.numel() > self._recompute_tokens
+        base, gradient = self._base, objective.gradient if self._train else None
+        spans = [Span(*ends, adapter) for ends, adapter in zip(_pairs(placement.row_ends), adapters, strict=True)]
         with base.mixed(SpanMix(spans)), base.recomputing(recompute), torch.set_grad_enabled(self._train):
-            hidden = base.hidden(ids)
-            real = hidden.detach().flatten(0, 1) if inside is None else hidden.detach()[inside]
-            gradient = objective.gradient if self._train else None
-            lp, slope = target_logprobs(base, real, objective.targets, self._on_head(rows, spans), gradient)
+            hidden = base.hidden(placement.ids, **placement.options)
+            real = placement.tokens(hidden.detach())
+            on_head = self._on_head(placement, adapters)
+            lp, slope = target_logprobs(base, real, objective.targets, on_head, gradient, placement.owners)
             if slope is not None and hidden.requires_grad:
-                torch.autograd.backward([hidden], [_spread(slope, inside, hidden)])
+                torch.autograd.backward([hidden], [placement.spread(slope, hidden)])
         return lp
 
-    def _padded(self, data: Sequence[Datum]) -> tuple[Tensor, Tensor | None]:
-        """Input ids [B, T] padded on the right, and where real tokens stand, bool [B, T], or None for everywhere.
-
-        Padding needs no attention mask: attention is causal, so real tokens never see what comes after them.
-        """
-        lengths = [datum.length for datum in data]
-        longest = max(lengths)
-        flat = joined([datum.tokens for datum in data], torch.int64)
-        if min(lengths) == longest:
-            return flat.view(-1, longest).to(self._base.device), None
-        inside = torch.arange(longest)[None, :] < torch.tensor(lengths)[:, None]
-        ids = torch.zeros(inside.shape, dtype=torch.int64).masked_scatter_(inside, flat)
-        return ids.to(self._base.device), inside.to(self._base.device)
-
-    def _spans(self, rows: Sequence[Row]) -> list[Span]:
-        spans, start = [], 0
-        for number, group in groupby(rows, key=lambda row: row.batch):
-            stop = start + sum(1 for _ in group)
-            spans.append(Span(start, stop, self._adapters[number]))
-            start = stop
-        return spans
-
-    def _on_head(self, rows: Sequence[Row], spans: Sequence[Span]) -> list[HeadAdapter]:
+    def _on_head(self, placement: Placement, adapters: Sequence[TrainingAdapter]) -> list[HeadAdapter]:
         """The adapters that change the head, each with its tokens."""
         name = self._base.unembed.name
-        ends = [0, *accumulate(row.length for row in rows)]
         return [
-            HeadAdapter(ends[span.start], ends[span.stop], LoraLayer(name, [span.adapter]))
-            for span in spans
-            if span.adapter.shape.slices(name) is not None
+            HeadAdapter(*ends, LoraLayer(name, [adapter]))
+            for ends, adapter in zip(_pairs(placement.token_ends), adapters, strict=True)
+            if adapter.shape.slices(name) is not None
         ]
 
-    def _keep(self, rows: Sequence[Row], data: Sequence[Datum], lp: Tensor) -> None:
+    def _keep(self, rows: Sequence[Row], lp: Tensor) -> None:
         ends = list(accumulate(row.length for row in rows))
-        for row, datum, end in zip(rows, data, ends, strict=True):
-            shape = datum.inputs[TARGETS].shape
+        for row, end in zip(rows, ends, strict=True):
+            shape = self._datum(row).inputs[TARGETS].shape
             choices = 1 if len(shape) == 1 else shape[1]
             kept = lp[end - row.length : end, :choices]
             self.logprobs[row.batch][row.place] = to_domain(kept.reshape(shape), DType.FLOAT32)
 
 
-def _spread(slope: Tensor, inside: Tensor | None, hidden: Tensor) -> Tensor:
-    """`slope` of the real tokens [M, width] in the form of `hidden` [B, T, width]; zero on padding."""
-    if inside is None:
-        return slope.view(hidden.shape)
-    whole = torch.zeros_like(hidden)
-    whole[inside] = slope
-    return whole
+def _pairs(ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where each group starts and stops."""
+    return pairwise((0, *ends))

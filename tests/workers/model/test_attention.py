@@ -22,7 +22,7 @@ def test_the_gradient_is_attentions_own(length: int, scores: int, monkeypatch: p
     out, _ = attention.attend(Causal(), *mine, None, scaling=0.3)
     assert out.grad_fn is not None
     transposed = out.grad_fn.next_functions[0][0]
-    assert transposed is not None and "CausalAttention" in repr(transposed.next_functions)
+    assert transposed is not None and "Attention" in repr(transposed.next_functions)
     exact = [each.float().requires_grad_() for each in (q, k, v)]
     wanted = F.scaled_dot_product_attention(*exact, is_causal=True, scale=0.3, enable_gqa=True).transpose(1, 2)
     torch.testing.assert_close(out.float(), wanted, rtol=0.02, atol=0.02)
@@ -38,7 +38,7 @@ def test_pytorchs_gradient_stays_where_ours_gains_nothing(reason: str, monkeypat
     def refuse(*_: object) -> None:
         raise AssertionError("ours was used")
 
-    monkeypatch.setattr(attention._CausalAttention, "apply", refuse)
+    monkeypatch.setattr(attention._Attention, "apply", refuse)
     dtype = torch.float32 if reason == "float32" else torch.bfloat16
     q = torch.randn(1, 4, 1 if reason == "one token on a cache" else 6, 8, dtype=dtype).requires_grad_()
     k = torch.randn(1, 2, 6, 8, dtype=dtype)

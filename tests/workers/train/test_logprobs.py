@@ -30,36 +30,45 @@ def adapters(base: BaseModel) -> list[tuple[HeadAdapter, TrainingAdapter]]:
 
 @pytest.mark.parametrize("chunk", [1, 4, 100])
 @pytest.mark.parametrize("choices", [1, 3])
+@pytest.mark.parametrize(
+    "owners", [None, torch.tensor([*range(M), 0, 4, 4, 5, 12]).sort().values], ids=["own", "shared"]
+)
 def test_chunks_equal_the_full_computation(
     make_module: Callable[[str], PreTrainedModel],
     family: str,
     monkeypatch: pytest.MonkeyPatch,
     chunk: int,
     choices: int,
+    owners: Tensor | None,
 ) -> None:
     base = BaseModel(make_module(family), "tiny")
     monkeypatch.setitem(logprobs.CHUNK_ELEMENTS, "cpu", chunk * base.vocab_size)
     generator = torch.Generator().manual_seed(2)
     hidden = torch.randn(M, WIDTH, generator=generator)
-    targets = torch.randint(0, base.vocab_size, (M, choices), generator=generator)
-    slopes = torch.randn(M, choices, generator=generator)
+    count = M if owners is None else len(owners)
+    targets = torch.randint(0, base.vocab_size, (count, choices), generator=generator)
+    slopes = torch.randn(count, choices, generator=generator)
     mine = adapters(base)
     heads = [head for head, _ in mine]
 
-    found, back = target_logprobs(base, hidden, targets, heads, lambda lp, at: slopes[at : at + len(lp)])
+    found, back = target_logprobs(base, hidden, targets, heads, lambda lp, at: slopes[at : at + len(lp)], owners)
 
-    wanted, leaves = full(base, hidden, targets, mine)
+    wanted, leaves = full(base, hidden, targets, mine, owners)
     grads = torch.autograd.grad((wanted * slopes).sum(), leaves)
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(back, grads[0], rtol=1e-4, atol=1e-5)
     for (_, adapter), wanted_pair in zip(mine, zip(grads[1::2], grads[2::2], strict=True), strict=True):
         for part, each in zip(adapter.grad_parts["lm_head"], wanted_pair, strict=True):
             torch.testing.assert_close(part.view(each.shape), each, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(target_logprobs(base, hidden, targets, heads)[0], wanted)
+    torch.testing.assert_close(target_logprobs(base, hidden, targets, heads, owners=owners)[0], wanted)
 
 
 def full(
-    base: BaseModel, hidden: Tensor, targets: Tensor, mine: list[tuple[HeadAdapter, TrainingAdapter]]
+    base: BaseModel,
+    hidden: Tensor,
+    targets: Tensor,
+    mine: list[tuple[HeadAdapter, TrainingAdapter]],
+    owners: Tensor | None,
 ) -> tuple[Tensor, list[Tensor]]:
     leaves = [hidden.clone().requires_grad_()]
     logits = leaves[0] @ base.unembed.weight.T
@@ -73,7 +82,8 @@ def full(
         logits = logits + inside * adapter.shape.scale * (leaves[0] @ a.T @ b.T)
     if base.softcap is not None:
         logits = torch.tanh(logits / base.softcap) * base.softcap
-    return logits.log_softmax(1).gather(1, targets), leaves
+    each = logits.log_softmax(1)
+    return (each if owners is None else each[owners]).gather(1, targets), leaves
 
 
 def test_no_tensor_over_all_tokens_and_the_vocabulary_is_made(base: BaseModel, monkeypatch: pytest.MonkeyPatch) -> None:
