@@ -1,7 +1,7 @@
 """Does anybody notice when processes die? Three SDK clients train and sample while components are killed at random.
 
 First each client's loop runs undisturbed, then all three again on fresh runs of the same seeds while a killer sends
-SIGKILL to the gateway, the device worker, the reward worker or the broker, waits until its supervisor has brought it
+SIGKILL to the gateway, a device worker, the reward worker or the broker, waits until its supervisor has brought it
 back, and goes on. In the end losses and weights must be those of the undisturbed runs to float32 rounding, the
 optimizer must have stepped as often as it was asked to, the ledger must hold no unsettled op, and no client may have
 seen an error.
@@ -128,25 +128,28 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50, help="processes to kill (default %(default)s)")
     parser.add_argument("--steps", type=int, default=200, help="steps of each client (default %(default)s)")
     parser.add_argument("--pause", type=float, default=4.0, help="most seconds between kills (default %(default)s)")
+    parser.add_argument("--device-workers", type=int, default=1, help="to spread runs over (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if args.base_url:
         parser.error("the processes of a server elsewhere cannot be killed; leave --base-url out")
     kills, steps = (4, 30) if args.quick else (args.kills, args.steps)
     report = Report("chaos", args)
+    options = ("--dtype", "float32", "--device-workers", str(args.device_workers))
+    parts = PARTS + tuple(f"device worker {number}" for number in range(2, args.device_workers + 1))
 
-    with serving_in(args, "tiny", "--dtype", "float32") as (server, home), ThreadPoolExecutor(len(RANKS) + 1) as pool:
+    with serving_in(args, "tiny", *options) as (server, home), ThreadPoolExecutor(len(RANKS) + 1) as pool:
         calm = [Life(server.url, server.api_key, server.model, rank) for rank in RANKS]
         for future in [pool.submit(life.live, steps) for life in calm]:
             future.result()
-        killer = Killer(home, kills, PARTS, args.seed, args.pause)
+        killer = Killer(home, kills, parts, args.seed, args.pause)
         wild = [Life(server.url, server.api_key, server.model, rank) for rank in RANKS]
         lives = [pool.submit(life.live, steps, killer.done) for life in wild]
         killing = pool.submit(killer.run)
         errors = [error for future in [*lives, killing] if (error := future.exception()) is not None]
         for error in errors:
             print(f"client error: {error!r}", file=sys.stderr)
-        report.update({f"kills_{part.replace(' ', '_')}": float(killer.killed[part]) for part in PARTS})
+        report.update({f"kills_{part.replace(' ', '_')}": float(killer.killed[part]) for part in parts})
         report["kills"] = float(killer.killed.total())
         report["client_errors"] = float(len(errors))
         report["lost"] = float(unsettled(json.loads((home / "serve.json").read_text())["broker"]))

@@ -24,7 +24,7 @@ from openrl.models import tiny
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 CLIENTS = 6
-STEPS = 60
+STEPS = 45
 HOLD_SECONDS = 10.0  #: after which a silent worker has lost its runs
 RING_AGAIN_SECONDS = 5.0  #: one bell may have been handed to the sleeper
 FIRST, SECOND = "device worker", "device worker 2"
