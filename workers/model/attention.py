@@ -1,7 +1,7 @@
 """Causal attention whose backward suits CPUs: PyTorch's own in bfloat16 is several times slower than plain products.
 
 The forward pass is PyTorch's, so training and sampling compute the same; only the gradient is written out here. Where
-nothing is to be gained (other devices, other dtypes, masks, long rows) PyTorch's gradient stays.
+nothing is to be gained (other devices, other dtypes, masks of the model, long rows) PyTorch's gradient stays.
 """
 
 from typing import Any
