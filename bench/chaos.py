@@ -84,13 +84,23 @@ class Killer:
     def pid(self, part: str) -> int:
         return int(json.loads((self.home / "serve.json").read_text())["parts"][part]["pid"])
 
+    def _kill(self, part: str) -> int:
+        """Its process; one that died by itself a moment ago, as Celery workers may when the broker goes, is replaced."""
+        while True:
+            victim = self.pid(part)
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                time.sleep(0.1)
+            else:
+                return victim
+
     def run(self) -> None:
         try:
             for number in range(self.kills):
                 time.sleep(self.random.uniform(0.2, 1.0) * self.pause_seconds)
                 part = self.random.choice(self.parts)
-                before = self.pid(part)
-                os.kill(before, signal.SIGKILL)
+                before = self._kill(part)
                 self.killed[part] += 1
                 while self.pid(part) == before:
                     time.sleep(0.1)
