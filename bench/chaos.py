@@ -85,7 +85,7 @@ class Killer:
         return int(json.loads((self.home / "serve.json").read_text())["parts"][part]["pid"])
 
     def _kill(self, part: str) -> int:
-        """Its process; one that died by itself a moment ago, as Celery workers may when the broker goes, is replaced."""
+        """The process killed. One that died by itself a moment ago (a broken broker can do that) gets a successor."""
         while True:
             victim = self.pid(part)
             try:

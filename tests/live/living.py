@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ class Server:
     def kill(self, part: str) -> None:
         """SIGKILL one component; returns once its supervisor has started another."""
         before = self.pid(part)
-        os.kill(before, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it died by itself a moment ago
+            os.kill(before, signal.SIGKILL)
         wait_for(f"{part} to be restarted", lambda: self.pid(part) != before)
 
     def stop(self) -> None:
