@@ -157,7 +157,7 @@ def main() -> None:
     engine = TrainEngine(load_base(source, device=device, dtype=dtype))
     engine.create("bench", LoraSpec(rank=args.rank, seed=0, train_unembed=False))
     ours = Ours(engine)
-    bare = Bare(source, engine.adapter("bench"), device, dtype)
+    bare = Bare(source, engine.policy("bench"), device, dtype)
     for name in SHAPES:
         against_bare(report, name, ours, bare, args.rounds)
     packed(report, ours, args.tenant_rank, args.rounds)

@@ -1,8 +1,4 @@
-"""A pack: the batches of several runs in common passes over the base model. Knows batches by number and their adapters.
-
-Every batch has its own adapter view and gradient, even when two belong to one run. So what one batch does to its
-gradient, be it NaN, never touches another's.
-"""
+"""A pack: the batches of several runs in common passes over a model. Knows batches by number, and not what learns."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,29 +14,26 @@ from openrl.domain.losses import TARGETS
 from openrl.domain.tensor import DType
 from workers.model.arrays import to_domain
 from workers.model.base import BaseModel
-from workers.model.spans import LoraLayer, Span, SpanMix, TrainingAdapter
 from workers.train.batch import Batch
-from workers.train.logprobs import HeadAdapter, target_logprobs
+from workers.train.learners import Learners, Place
+from workers.train.logprobs import target_logprobs
 from workers.train.objective import Objective
 from workers.train.packing import Pass, Row, passes, plan
 from workers.train.placement import Placement, folded, padded, text
-from workers.train.run_state import RunState
 
 
 class Pack:
     """Batches that run together, all forward only or all with gradients. Results pile up pass by pass."""
 
     def __init__(
-        self, base: BaseModel, members: Sequence[tuple[Batch, RunState]], *, train: bool, recompute_tokens: int
+        self, base: BaseModel, batches: Sequence[Batch], learners: Learners, *, train: bool, recompute_tokens: int
     ) -> None:
         self._base, self._train, self._recompute_tokens = base, train, recompute_tokens
-        self._batches = [batch for batch, _ in members]
-        self._keys = [batch.loss_key for batch in self._batches]
-        self._adapters = [TrainingAdapter(run.shape, run.weights, train=train) for _, run in members]
-        shapes = list(dict.fromkeys(run.shape for _, run in members))
-        self._order = [(shapes.index(run.shape), batch.loss_key) for batch, run in members]
-        self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in self._batches]
-        self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
+        self._batches, self._learners = batches, learners
+        self._keys = [batch.loss_key for batch in batches]
+        self._order = [(learners.kind(number), key) for number, key in enumerate(self._keys)]
+        self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in batches]
+        self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in batches]
 
     def passes(self, pack_tokens: int) -> Iterator[Pass]:
         """What is to be run, in passes of at most `pack_tokens` tokens."""
@@ -54,8 +47,8 @@ class Pack:
         return (Pass(rows) for rows in passes(texts, pack_tokens))
 
     def run(self, one: Pass) -> None:
-        """Log-probabilities and sums are kept, gradients added to the stacks."""
-        # Rows of one adapter, and tokens of one loss, stand together: they are computed as blocks.
+        """Log-probabilities and sums are kept, gradients added to the learners'."""
+        # Rows of one batch, and tokens of one loss, stand together: they are computed as blocks.
         rows = sorted(one.rows, key=lambda row: (*self._order[row.batch], row.batch, self._rank(row, one.folded)))
         groups = [list(group) for _, group in groupby(rows, key=lambda row: row.batch)]
         place = folded if one.folded else padded
@@ -63,7 +56,7 @@ class Pack:
         objective = Objective(
             [(row.batch, self._datum(row), self._keys[row.batch]) for row in rows], self._base.device, placement.order
         )
-        lp = self._compute(placement, [self._adapters[group[0].batch] for group in groups], objective).cpu()
+        lp = self._compute(placement, [group[0].batch for group in groups], objective).cpu()
         for number, sums in objective.sums(lp).items():
             for name, value in sums.items():
                 self.sums[number][name] += value
@@ -71,8 +64,7 @@ class Pack:
 
     def gradient(self, number: int) -> Tensor | None:
         """Of a batch, flat [size] float32, for the caller to keep; None if anything in the batch is not finite."""
-        grad = self._adapters[number].grad
-        assert grad is not None, "gradients are asked of training packs only"
+        grad = self._learners.gradient(number)
         finite = isfinite(self.sums[number]["loss"]) and isfinite(float(grad.sum()))
         return grad if finite else None
 
@@ -83,28 +75,20 @@ class Pack:
         """A row's place within its batch."""
         return text(self._datum(row)) if by_text else b"", row.place
 
-    def _compute(self, placement: Placement, adapters: Sequence[TrainingAdapter], objective: Objective) -> Tensor:
-        """Log-probabilities [M, K] of all targets of the pass; with gradients also the backward pass."""
+    def _compute(self, placement: Placement, batches: Sequence[int], objective: Objective) -> Tensor:
+        """Log-probabilities [M, K] of all targets of the pass, whose groups are of `batches`; with gradients also the
+        backward pass."""
         recompute = self._train and placement.ids.numel() > self._recompute_tokens
         base, gradient = self._base, objective.gradient if self._train else None
-        spans = [Span(*ends, adapter) for ends, adapter in zip(_pairs(placement.row_ends), adapters, strict=True)]
-        with base.mixed(SpanMix(spans)), base.recomputing(recompute), torch.set_grad_enabled(self._train):
+        mix = self._learners.mix(_places(batches, placement.row_ends))
+        with base.mixed(mix), base.recomputing(recompute), torch.set_grad_enabled(self._train):
             hidden = base.hidden(placement.ids, **placement.options)
             real = placement.tokens(hidden.detach())
-            on_head = self._on_head(placement, adapters)
+            on_head = self._learners.on_head(_places(batches, placement.token_ends))
             lp, slope = target_logprobs(base, real, objective.targets, on_head, gradient, placement.owners)
             if slope is not None and hidden.requires_grad:
                 torch.autograd.backward([hidden], [placement.spread(slope, hidden)])
         return lp
-
-    def _on_head(self, placement: Placement, adapters: Sequence[TrainingAdapter]) -> list[HeadAdapter]:
-        """The adapters that change the head, each with its tokens."""
-        name = self._base.unembed.name
-        return [
-            HeadAdapter(*ends, LoraLayer(name, [adapter]))
-            for ends, adapter in zip(_pairs(placement.token_ends), adapters, strict=True)
-            if adapter.shape.slices(name) is not None
-        ]
 
     def _keep(self, rows: Sequence[Row], lp: Tensor) -> None:
         ends = list(accumulate(row.length for row in rows))
@@ -115,6 +99,6 @@ class Pack:
             self.logprobs[row.batch][row.place] = to_domain(kept.reshape(shape), DType.FLOAT32)
 
 
-def _pairs(ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where each group starts and stops."""
-    return pairwise((0, *ends))
+def _places(batches: Sequence[int], ends: Sequence[int]) -> list[Place]:
+    """Where the group of each batch starts and stops."""
+    return [Place(batch, *pair) for batch, pair in zip(batches, pairwise((0, *ends)), strict=True)]

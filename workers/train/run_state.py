@@ -3,12 +3,23 @@
 import math
 import secrets
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from openrl.domain.run import LoraSpec
 from workers.model.layout import LoraShape, ModelLayout
+
+
+class Trained(Protocol):
+    """Flat float32 weights with their optimizer, whatever they are the weights of."""
+
+    weights: Tensor
+    m: Tensor
+    v: Tensor
+    step: int
+    grad: Tensor | None
 
 
 @dataclass(slots=True)

@@ -137,7 +137,7 @@ class TrainWork:
                 files = self._loop.call(lambda: self._engine.checkpoint(op.run))
                 return self._saving.weights(op, action, files)
             case SavePolicy():
-                files = self._loop.call(lambda: self._engine.adapter(op.run))
+                files = self._loop.call(lambda: self._engine.policy(op.run))
                 return self._saving.policy(op, action, files)
 
     def _load(self, run: RunId, action: LoadWeights) -> WeightsLoaded:
