@@ -37,6 +37,9 @@ class Train(BaseModel, extra="forbid", frozen=True):
     """A run that nobody used for so long leaves the worker's memory; its next operation brings it back."""
     max_lora_rank: int = Field(256, ge=1)
     """The largest rank that clients may ask for."""
+    full_runs: bool = False
+    """Whether runs may train all weights of the base model: one at a time on each train worker, which takes 20 bytes of
+    memory for each weight. The same for all workers of a model."""
 
 
 class Sample(BaseModel, extra="forbid", frozen=True):
@@ -46,6 +49,8 @@ class Sample(BaseModel, extra="forbid", frozen=True):
     """Sequences decoded together."""
     cache_tokens: int = Field(0, ge=0)
     """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
+    full_copies: int = Field(2, ge=1)
+    """Policy versions with all weights that a worker keeps at once, each a model of its own, if its memory allows."""
 
 
 class Worker(BaseModel, extra="forbid", frozen=True):

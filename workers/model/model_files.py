@@ -1,4 +1,4 @@
-"""A whole model's weights as files: those of a Hugging Face folder, which transformers reads too. Knows no folders, only
+"""A whole model's weights as files, those of a Hugging Face folder, which transformers reads too. Knows no folders:
 names and bytes.
 
 Tied weights are one tensor, under the name that comes first in the model, as transformers writes them.
