@@ -215,6 +215,7 @@ class FullRunWontFit(CallerError):
 
     def __init__(self, needed_bytes: int, free_bytes: int) -> None:
         super().__init__(needed_bytes, free_bytes)
+        self.needed_bytes, self.free_bytes = needed_bytes, free_bytes
 
     def __str__(self) -> str:
         needed, free = (each / 1e9 for each in self.args)

@@ -3,9 +3,11 @@
 import gc
 import logging
 from contextlib import ExitStack
+from functools import partial
 
 from openrl.catalog.repository import Catalog
 from openrl.config import Settings
+from openrl.domain.errors import FullRunWontFit, SettingInvalid
 from openrl.domain.model import ModelCard
 from openrl.models.catalogue import find, resolve
 from workers.device.loop import DeviceLoop
@@ -13,6 +15,7 @@ from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_threads
+from workers.sample.cache import free_bytes
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
@@ -23,7 +26,9 @@ from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
 from workers.train.residents import Residents
 from workers.train.saving import Saving
+from workers.train.seat import Seat
 from workers.train.snapshots import Snapshots
+from workers.train.succession import Succession
 from workers.train.work import TrainWork
 
 log = logging.getLogger(__name__)
@@ -44,7 +49,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
         gc.collect()
         gc.freeze()
     log.info("on %s in %s with %d threads", device, dtype, threads, extra={"action": "start"})
-    trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
+    trainer = _trainer(base, settings) if trains else None
     sampler = _sampler(here, base, source, settings) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=settings.train.pack_tokens)
     here.use = loop.use
@@ -62,6 +67,21 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
     return _card(base, source, settings, trains=trains, samples=samples)
 
 
+def _trainer(base: BaseModel, settings: Settings) -> TrainEngine:
+    """Raises SettingInvalid where full runs are enabled and none has room."""
+    seat = Seat(base, lambda: free_bytes(base.device)) if settings.train.full_runs else None
+    if seat is not None:
+        try:
+            seat.check()
+        except FullRunWontFit as error:
+            needed, free = (each / 1e9 for each in (error.needed_bytes, error.free_bytes))
+            problem = (
+                f"a run of all weights takes {needed:.1f} GB here beside the base model and {free:.1f} GB are free"
+            )
+            raise SettingInvalid("OPENRL_TRAIN__FULL_RUNS", f"{problem}; unset it, or serve a smaller model") from None
+    return TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens, seat=seat)
+
+
 def _train(
     here: Station,
     settings: Settings,
@@ -72,7 +92,8 @@ def _train(
 ) -> None:
     """Training with recovery: at the end every run is in a snapshot, and its lease is given up."""
     residents = Residents()
-    work = TrainWork(engine, loop, here.ledger, here.depot, saving, residents)
+    succession = None if engine.seat is None else Succession(engine.seat, residents)
+    work = TrainWork(engine, loop, here.ledger, here.depot, saving, residents, succession=succession)
     snapshots = Snapshots(
         residents,
         here.ledger,
@@ -83,10 +104,13 @@ def _train(
         idle_seconds=settings.train.idle_seconds,
     )
     here.works["train"] = work
-    balance = Balance(here.ledger, residents, snapshots)
+    balance = Balance(here.ledger, residents, snapshots, stays=engine.is_full)
     closing.callback(here.ledger.leave)
     closing.callback(snapshots.flush)
     closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
+    if succession is not None:
+        give_way = partial(succession.tick, snapshots, work.forget)
+        closing.callback(Ticker("succession", SNAPSHOT_TICK_SECONDS, give_way).start().stop)
     closing.callback(Ticker("balance", BALANCE_SECONDS, balance.tick).start().stop)
 
 
@@ -119,6 +143,7 @@ def _card(base: BaseModel, source: str, settings: Settings, *, trains: bool, sam
         vocab_size=base.vocab_size,
         context_length=base.context_length,
         max_lora_rank=settings.train.max_lora_rank,
+        full_runs=trains and settings.train.full_runs,
         trainable=trains,
         sampleable=samples,
     )

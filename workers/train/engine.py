@@ -42,7 +42,7 @@ class TrainEngine:
         self.base = base
         self._name, self._pack_tokens, self._recompute_tokens = name, pack_tokens, recompute_tokens
         self._runs: dict[str, RunState] = {}
-        self._seat = seat
+        self.seat = seat
 
     # ------------------------------------------------------------------------------------------------ runs
     def create(self, run_id: str, lora: LoraSpec | None) -> None:
@@ -69,15 +69,15 @@ class TrainEngine:
     def drop(self, run_id: str) -> None:
         """Forgets a run, if it is there."""
         self._runs.pop(run_id, None)
-        if self._seat is not None:
-            self._seat.drop(run_id)
+        if self.seat is not None:
+            self.seat.drop(run_id)
 
     def has(self, run_id: str) -> bool:
         return run_id in self._runs or self.is_full(run_id)
 
     def is_full(self, run_id: str) -> bool:
         """Whether it is here and trains all weights. Any thread."""
-        return self._seat is not None and self._seat.holder == run_id
+        return self._full(run_id) is not None
 
     def run(self, run_id: str) -> RunState:
         """One with an adapter. Raises RunNotFound."""
@@ -136,12 +136,12 @@ class TrainEngine:
         return None
 
     def _full(self, run_id: str) -> FullRun | None:
-        return None if self._seat is None else self._seat.run(run_id)
+        return None if self.seat is None else self.seat.run(run_id)
 
     def _full_seat(self) -> Seat:
-        if self._seat is None:
+        if self.seat is None:
             raise FullRunsOff
-        return self._seat
+        return self.seat
 
     def _run_pack(self, batches: Sequence[Batch]) -> list[BatchResult | CallerError]:
         """Batches of adapters that are either all forward only or all not."""

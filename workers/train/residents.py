@@ -12,6 +12,9 @@ from openrl.domain.ids import RunId
 from openrl.domain.outcome import Result
 from openrl.ledger.port import Lease
 
+#: Writing a run's snapshots takes at most one part in so many of the time.
+SPACING = 10.0
+
 
 @dataclass(slots=True)
 class Resident:
@@ -22,11 +25,16 @@ class Resident:
     outcome: Result | CallerError | None = None  #: of that turn; None after a recovery
     changed_at: float | None = None  #: when the oldest change that no snapshot has was made; None for none
     used_at: float = 0.0
+    write_seconds: float = 0.0  #: what its newest snapshot took
 
     def applied(self, turn: int, outcome: Result | CallerError, *, changed: bool, now: float) -> None:
         self.turn, self.outcome, self.used_at = turn, outcome, now
         if changed and self.changed_at is None:
             self.changed_at = now
+
+    def due_after(self, snapshot_seconds: float) -> float:
+        """How long a change may wait: a state that takes long to write is written more seldom."""
+        return max(snapshot_seconds, SPACING * self.write_seconds)
 
     def saved(self) -> None:
         self.changed_at = None
@@ -55,9 +63,13 @@ class Residents:
         waiting = [
             (resident.changed_at, run)
             for run, resident in list(self.runs.items())
-            if resident.changed_at is not None and now - resident.changed_at >= snapshot_seconds
+            if resident.changed_at is not None and now - resident.changed_at >= resident.due_after(snapshot_seconds)
         ]
         return [run for _, run in sorted(waiting)]
+
+    def changed(self) -> list[RunId]:
+        """Runs with changes that no snapshot has."""
+        return [run for run, resident in list(self.runs.items()) if resident.changed_at is not None]
 
     def active(self, now: float, active_seconds: float) -> list[RunId]:
         """Runs used within so long, those that a snapshot has whole first, then the longest unused."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from threading import Lock
 
 import torch
 
@@ -15,30 +16,45 @@ FLOATS = 5
 
 
 class Seat:
-    """The one place of a worker for a full run. `free_bytes` tells how much memory may still be taken."""
+    """The one place of a worker for a full run. `free_bytes` tells how much memory may still be taken.
+
+    `holder` and `reserve` are for any thread, the rest for the device's."""
 
     def __init__(self, base: BaseModel, free_bytes: Callable[[], int]) -> None:
         self._base, self._free_bytes = base, free_bytes
-        self._held: tuple[str, FullRun] | None = None
+        self._lock = Lock()
+        self._holder: str | None = None
+        self._run: FullRun | None = None
 
     @property
     def holder(self) -> str | None:
-        """The run that has it."""
-        return None if self._held is None else self._held[0]
+        """The run that has it, or is about to."""
+        return self._holder
+
+    def reserve(self, run_id: str) -> bool:
+        """Have it kept for a run; False where another has it."""
+        with self._lock:
+            if self._holder not in (None, run_id):
+                return False
+            self._holder = run_id
+            return True
 
     def run(self, run_id: str) -> FullRun | None:
         """The run, if it sits here."""
-        return self._held[1] if self._held is not None and self._held[0] == run_id else None
+        return self._run if self._holder == run_id else None
 
     def create(self, run_id: str) -> FullRun:
         """A run with the base model's weights, in place of one of that id. Raises FullRunTaken, FullRunWontFit."""
-        self.drop(run_id)
-        if self._held is not None:
+        if not self.reserve(run_id):
             raise FullRunTaken
-        self.check()
-        run = FullRun(deepcopy(self._base))
-        self._held = (run_id, run)
-        return run
+        self._empty()
+        try:
+            self.check()
+            self._run = FullRun(deepcopy(self._base))
+        except Exception:
+            self.drop(run_id)
+            raise
+        return self._run
 
     def load(self, run_id: str, files: Mapping[str, bytes], *, with_optimizer: bool) -> None:
         """A run with the weights in `files`. Where that fails, one of that id stays as it was. Raises FullRunTaken,
@@ -53,16 +69,23 @@ class Seat:
             raise
 
     def drop(self, run_id: str) -> None:
-        run = self.run(run_id)
-        if run is not None:
-            run.release()
-            self._held = None
+        """The seat is free again, if it was that run's."""
+        if self._holder == run_id:
+            self._empty()
+            self._holder = None
 
     def check(self) -> None:
         """Raises FullRunWontFit where the memory for a run is not there."""
+        if self._base.device.type == "cuda":
+            torch.cuda.empty_cache()  # what PyTorch keeps for later is free too
         needed, free = needed_bytes(self._base), self._free_bytes()
         if needed > free:
             raise FullRunWontFit(needed, free)
+
+    def _empty(self) -> None:
+        if self._run is not None:
+            self._run.release()
+            self._run = None
 
 
 def needed_bytes(base: BaseModel) -> int:

@@ -1,7 +1,7 @@
 """Keeps runs recoverable: writes their state to the depot in the background and shortens their journals.
 
-A snapshot is the adapter, the optimizer and the pending gradient after one turn. It is written some seconds after a
-change, so that many changes share one; what came since is in the journal.
+A snapshot is the weights, the optimizer and the pending gradient after one turn. It is written some seconds after a
+change (later, where it is large), so that many changes share one; what came since is in the journal.
 """
 
 import logging
@@ -46,7 +46,7 @@ class Snapshots:
 
     def flush(self) -> None:
         """Write everything that changed."""
-        for run in self._residents.due(self._clock(), 0.0):
+        for run in self._residents.changed():
             self._try(run)
 
     def _try(self, run: RunId) -> None:
@@ -64,6 +64,7 @@ class Snapshots:
             resident = self._residents.runs.get(run)
             if resident is None or resident.changed_at is None:
                 return
+            started = self._clock()
             files, turn = self._state(run), resident.turn
             resident.saved()
         key = DepotKey(f"snapshots/{uuid.uuid4().hex}")
@@ -81,8 +82,16 @@ class Snapshots:
             self._not_saved(run, resident)
             raise
         else:
+            resident.write_seconds = self._clock() - started
             if before is not None:
                 self._depot.delete_folder(before)
+
+    def confirm(self, run: RunId) -> None:
+        """Write a run in any case: one that is no longer ours leaves memory."""
+        resident = self._residents.runs.get(run)
+        if resident is not None:
+            self._not_saved(run, resident)
+            self.write(run)
 
     def _not_saved(self, run: RunId, resident: Resident) -> None:
         with self._residents.lock(run):

@@ -25,10 +25,12 @@ from openrl.domain.op import (
 from openrl.domain.outcome import Result, RunCreated, StepResult, WeightsLoaded
 from openrl.ledger.port import Held, Lease, Ledger
 from workers.device.loop import DeviceLoop
+from workers.model.model_files import holds_model
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
 from workers.train.residents import Resident, Residents
 from workers.train.saving import Saving
+from workers.train.succession import Succession
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,11 @@ class TrainWork:
         saving: Saving,
         residents: Residents,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        succession: Succession | None = None,
     ) -> None:
+        """`succession` to the seat for a full run; None where there is no such seat."""
+        self._succession = succession
         self._engine, self._loop, self._ledger, self._depot = engine, loop, ledger, depot
         self._saving, self._residents, self._clock = saving, residents, clock
         self._draining = False
@@ -72,6 +78,8 @@ class TrainWork:
 
     def drain(self) -> None:
         self._draining = True
+        if self._succession is not None:
+            self._succession.drain()
 
     # ------------------------------------------------------------------------------------------ for snapshots
     def state(self, run: RunId) -> dict[str, bytes]:
@@ -84,10 +92,13 @@ class TrainWork:
         self._loop.call(lambda: self._engine.drop(run))
 
     # ------------------------------------------------------------------------------------------ applying
-    def _apply(self, op: TrainOp, resident: Resident) -> None:
-        """Carry a turn out and remember how it ended. What is no CallerError is raised and leaves no trace."""
+    def _apply(self, op: TrainOp, resident: Resident, *, again: bool = False) -> None:
+        """Carry a turn out, maybe once `again`, and remember how it ended. What is no CallerError is raised and leaves
+        no trace."""
         outcome: Result | CallerError
         try:
+            if isinstance(op.action, CreateRun | LoadWeights) and op.action.lora is None:
+                self._sit(op.run, patient=again)
             outcome = self._do(op)
         except CallerError as error:
             outcome = error
@@ -100,11 +111,13 @@ class TrainWork:
         self.forget(op.run)
         if lease.snapshot is not None:
             files = self._depot.get_folder(lease.snapshot)
+            if holds_model(files):
+                self._sit(op.run, patient=True)
             self._loop.call(lambda: self._engine.load(op.run, files, with_optimizer=True))
         resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
-            self._apply(each, resident)
+            self._apply(each, resident, again=True)
             if isinstance(resident.outcome, CheckpointMissing):  # it was there the first time, and was deleted since
                 raise RunLost(op.run)
         self._residents.runs[op.run] = resident
@@ -117,6 +130,11 @@ class TrainWork:
                 extra={"action": "recover", "run": op.run},
             )
         return resident
+
+    def _sit(self, run: RunId, *, patient: bool) -> None:
+        """The seat for a full run, if there is one, is free for this one after it."""
+        if self._succession is not None:
+            self._succession.ask(run, patient=patient)
 
     # ------------------------------------------------------------------------------------------ actions
     def _do(self, op: TrainOp) -> Result:

@@ -1,0 +1,223 @@
+"""Full runs through their ops: one at a time has the seat, and none is lost on its way."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from openrl.depot.filesystem import FsspecDepot
+from openrl.domain.datum import Datum, Loss
+from openrl.domain.errors import Draining, FullRunTaken
+from openrl.domain.ids import OpId, RunId, TenantId
+from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
+from openrl.domain.outcome import BatchResult, Result
+from openrl.domain.run import AdamParams
+from openrl.ledger.memory import MemoryLedger
+from workers.model.base import BaseModel
+from workers.train.batch import Batch
+from workers.train.engine import TrainEngine
+from workers.train.residents import Residents
+from workers.train.seat import Seat
+from workers.train.snapshots import Snapshots
+from workers.train.succession import Succession
+from workers.train.work import TrainWork
+
+ONE, OTHER = RunId("s:train:1"), RunId("s:train:2")
+STEP = OptimStep(adam=AdamParams(learning_rate=1e-2))
+
+
+class AtOnce:
+    """A device loop without a thread."""
+
+    def __init__(self, engine: TrainEngine) -> None:
+        self._engine = engine
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        return function()
+
+    def forward_backward(self, batch: Batch, tenant: TenantId) -> BatchResult:
+        (result,) = self._engine.forward_backward([batch])
+        assert isinstance(result, BatchResult), result
+        return result
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.now = 1000.0
+        self.ledger = MemoryLedger(lambda bell: None, clock=self.clock)
+        self.depot = FsspecDepot(f"file://{folder}")
+        self.turns = {ONE: 0, OTHER: 0}
+
+    def clock(self) -> float:
+        return self.now
+
+    def append(self, run: RunId, action: TrainAction) -> OpId:
+        turn = self.turns[run]
+        self.turns[run] += 1
+        op = TrainOp(id=OpId(f"{run}/{turn}"), tenant=TenantId("t"), run=run, turn=turn, action=action)
+        return self.ledger.append(op, Bell(op=op.id, queue="q", task="t", summary=""))
+
+
+class Worker:
+    def __init__(self, world: World, name: str, module: PreTrainedModel) -> None:
+        base = BaseModel(module, "tiny")
+        self.world, self.ledger, self.residents = world, world.ledger.seen_by(name), Residents()
+        self.engine = TrainEngine(base, seat=Seat(base, lambda: 10**9))
+        assert self.engine.seat is not None
+        self.succession = Succession(self.engine.seat, self.residents, clock=world.clock)
+        loop: Any = AtOnce(self.engine)
+        saving: Any = None
+        self.work = TrainWork(
+            self.engine, loop, self.ledger, world.depot, saving, self.residents, world.clock, succession=self.succession
+        )
+        self.snapshots = Snapshots(
+            self.residents,
+            self.ledger,
+            world.depot,
+            state=self.work.state,
+            forget=self.work.forget,
+            every_seconds=5.0,
+            idle_seconds=900.0,
+            clock=world.clock,
+        )
+
+    def do(self, run: RunId, action: TrainAction) -> Result:
+        held = self.ledger.claim(self.world.append(run, action))
+        assert held is not None
+        result = self.work(held)
+        self.ledger.done(held, result)
+        return result
+
+    def tick(self) -> None:
+        self.succession.tick(self.snapshots, self.work.forget)
+
+    def weights(self, run: RunId) -> torch.Tensor:
+        full = self.engine.seat and self.engine.seat.run(run)
+        assert full is not None
+        return full.weights.clone()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def new_worker(world: World, make_module: Callable[[str], PreTrainedModel]) -> Callable[[str], Worker]:
+    return lambda name: Worker(world, name, make_module("llama"))
+
+
+@pytest.fixture
+def worker(new_worker: Callable[[str], Worker]) -> Worker:
+    return new_worker("first")
+
+
+@pytest.fixture
+def passes(make: Any) -> ForwardBackward:
+    data: tuple[Datum, ...] = tuple(make.datum(Loss.CROSS_ENTROPY, length) for length in (5, 7))
+    return ForwardBackward(data=data, loss=Loss.CROSS_ENTROPY)
+
+
+@pytest.fixture
+def aside() -> Iterator[Callable[..., "Future[Result]"]]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool.submit
+
+
+CREATE = CreateRun(base_model="m", lora=None)
+
+
+def test_another_worker_goes_on_with_a_full_run(
+    worker: Worker, new_worker: Callable[[str], Worker], world: World, passes: ForwardBackward
+) -> None:
+    for action in (CREATE, passes, STEP, passes):
+        worker.do(ONE, action)
+    worker.snapshots.flush()
+    for action in (passes, STEP, passes):
+        worker.do(ONE, action)
+    wanted = worker.weights(ONE)
+    world.now += 60
+    second = new_worker("second")
+    second.do(ONE, STEP)
+    worker.engine.optim_step(ONE, STEP.adam)
+    assert torch.equal(second.weights(ONE), worker.weights(ONE)) and not torch.equal(second.weights(ONE), wanted)
+
+
+def test_a_second_full_run_is_told_that_the_seat_is_in_use(worker: Worker) -> None:
+    worker.do(ONE, CREATE)
+    with pytest.raises(FullRunTaken, match="another run that trains all weights"):
+        worker.do(OTHER, CREATE)
+    assert worker.engine.is_full(ONE)
+
+
+def test_a_run_that_nobody_uses_gives_its_seat_to_a_new_one_and_comes_back(
+    worker: Worker, world: World, passes: ForwardBackward, aside: Callable[..., "Future[Result]"]
+) -> None:
+    for action in (CREATE, passes, STEP):
+        worker.do(ONE, action)
+    before = worker.weights(ONE)
+    worker.tick()
+    assert worker.engine.is_full(ONE), "nobody asked"
+    for comes, has in ((OTHER, ONE), (ONE, OTHER)):
+        world.now += 61
+        coming = aside(worker.do, comes, CREATE if comes == OTHER else STEP)
+        while not coming.done():
+            worker.tick()
+        coming.result()
+        assert worker.engine.is_full(comes) and not worker.engine.has(has)
+    assert torch.equal(worker.weights(ONE), before), "a step without a gradient"
+
+
+def test_a_run_that_was_here_before_waits_for_the_seat(
+    worker: Worker, world: World, passes: ForwardBackward, aside: Callable[..., "Future[Result]"]
+) -> None:
+    worker.do(ONE, CREATE)
+    assert worker.snapshots.hand_over(ONE)
+    worker.do(OTHER, CREATE)
+    coming = aside(worker.do, ONE, passes)
+    worker.tick()
+    assert not coming.done() and worker.engine.is_full(OTHER), "it is in use"
+    world.now += 61
+    while not coming.done():
+        worker.tick()
+    coming.result()
+    assert worker.engine.is_full(ONE)
+
+
+def test_who_waits_for_the_seat_is_let_go_by_a_drain(worker: Worker, aside: Callable[..., "Future[Result]"]) -> None:
+    worker.do(ONE, CREATE)
+    assert worker.snapshots.hand_over(ONE)
+    worker.do(OTHER, CREATE)
+    coming = aside(worker.do, ONE, STEP)
+    worker.work.drain()
+    with pytest.raises(Draining):
+        coming.result(10)
+
+
+def test_a_run_that_was_forgotten_meanwhile_leaves_the_seat(
+    worker: Worker, world: World, aside: Callable[..., "Future[Result]"]
+) -> None:
+    worker.do(ONE, CREATE)
+    worker.snapshots.flush()
+    world.ledger.forget(ONE)
+    world.now += 61
+    coming = aside(worker.do, OTHER, CREATE)
+    while not coming.done():
+        worker.tick()
+    coming.result()
+    assert worker.engine.is_full(OTHER)
+
+
+def test_a_state_that_takes_long_to_write_is_written_more_seldom(worker: Worker, world: World) -> None:
+    worker.do(ONE, CREATE)
+    worker.residents.runs[ONE].write_seconds = 3.0
+    world.now += 29
+    worker.snapshots.tick()
+    assert worker.residents.changed() == [ONE]
+    world.now += 1
+    worker.snapshots.tick()
+    assert worker.residents.changed() == []
