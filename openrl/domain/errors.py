@@ -225,6 +225,22 @@ class FullRunWontFit(CallerError):
         )
 
 
+class CopyWontFit(CallerError):
+    """Samples of a run of all weights need a model of their own. Facts: the bytes it takes, and those that are free."""
+
+    servers_fault = True
+
+    def __init__(self, needed_bytes: int, free_bytes: int) -> None:
+        super().__init__(needed_bytes, free_bytes)
+
+    def __str__(self) -> str:
+        needed, free = (each / 1e9 for each in self.args)
+        return (
+            f"model_path: a run of all weights is sampled from a model of its own, which takes {needed:.1f} GB here, "
+            f"and {free:.1f} GB are free"
+        )
+
+
 class UpdateNotFinite(CallerError):
     """NaN or infinity in an optimizer's update; the run's weights and moments stayed as they were."""
 

@@ -16,6 +16,7 @@ from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_threads
 from workers.sample.cache import free_bytes
+from workers.sample.copies import Copies
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
@@ -119,16 +120,26 @@ def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
     release(catalog, here.ledger, here.depot, settings.retention)
 
 
-def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> SampleEngine:
+def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> Copies:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source)
-    return SampleEngine(
+
+    def engine_on(model: BaseModel) -> SampleEngine:
+        return SampleEngine(
+            model,
+            decode=lambda tokens: str(tokenizer.decode(tokens)),
+            fetch=here.depot.get_folder,
+            max_rows=settings.sample.max_rows,
+            cache_tokens=settings.sample.cache_tokens,
+        )
+
+    return Copies(
         base,
-        decode=lambda tokens: str(tokenizer.decode(tokens)),
+        engine_on,
         fetch=here.depot.get_folder,
-        max_rows=settings.sample.max_rows,
-        cache_tokens=settings.sample.cache_tokens,
+        limit=settings.sample.full_copies,
+        free_bytes=lambda: free_bytes(base.device),
     )
 
 
