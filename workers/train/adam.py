@@ -10,8 +10,9 @@ from openrl.domain.errors import GradientNotFinite, UpdateNotFinite
 from openrl.domain.run import AdamParams
 from workers.train.run_state import Trained
 
-#: Elements worked on at once: more than an adapter has, and little beside a large model.
-PIECE = 2**26
+#: Vectors of more elements, by device, are updated in pieces: on a CPU, longer ones leave its cache between operations.
+WHOLE = {"cpu": 2**22, "cuda": 2**27, "mps": 2**26}
+PIECE = {"cpu": 2**18, "cuda": 2**26, "mps": 2**25}
 
 
 @torch.no_grad()
@@ -36,15 +37,16 @@ def step(run: Trained, params: AdamParams) -> dict[str, float]:
 
 
 def _update(run: Trained, grad: Tensor, params: AdamParams) -> float:
-    """Moves moments and weights, all or none; returns the norm of the change. Vectors too long to be held once more are
+    """Moves moments and weights, all or none; returns the norm of the change. Long vectors are not held once more but
     computed in pieces, twice: first the change's norm, then the change."""
-    if len(grad) <= PIECE:
+    device = grad.device.type
+    if len(grad) <= WHOLE[device]:
         moved = _moved(run, grad, slice(None), params)
         norm = _finite(moved.change)
         run.weights.sub_(moved.change)
         run.m, run.v = moved.m, moved.v
     else:
-        pieces = [slice(start, start + PIECE) for start in range(0, len(grad), PIECE)]
+        pieces = [slice(start, start + PIECE[device]) for start in range(0, len(grad), PIECE[device])]
         norm = math.hypot(*(_finite(_moved(run, grad, piece, params).change) for piece in pieces))
         for piece in pieces:
             moved = _moved(run, grad, piece, params)

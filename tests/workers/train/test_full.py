@@ -124,6 +124,17 @@ def _with_tying(module: PreTrainedModel, tied: bool) -> PreTrainedModel:
     return module
 
 
+def test_computing_again_in_backward_changes_nothing(make: Any, make_module: Callable[[str], PreTrainedModel]) -> None:
+    batch = make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)
+    grads = []
+    for recompute_tokens in (1, 10**6):
+        engine = make_engine(make_module("llama"), recompute_tokens=recompute_tokens)
+        engine.create("whole", None)
+        good(engine.forward_backward([batch])[0])
+        grads.append(full(engine).grad)
+    assert torch.equal(*grads)
+
+
 def test_rows_that_begin_alike_give_the_same_gradients(
     make: Any, make_module: Callable[[str], PreTrainedModel]
 ) -> None:
@@ -140,15 +151,16 @@ def test_rows_that_begin_alike_give_the_same_gradients(
     close(grads[0], grads[1])
 
 
-@pytest.mark.parametrize("piece", [2**24, 1000], ids=["at once", "in pieces"])
+@pytest.mark.parametrize("whole", [2**24, 1], ids=["at once", "in pieces"])
 def test_steps_equal_a_plain_loop_with_adamw(
     make: Any,
     make_module: Callable[[str], PreTrainedModel],
     family: str,
-    piece: int,
+    whole: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(adam, "PIECE", piece)
+    monkeypatch.setitem(adam.WHOLE, "cpu", whole)
+    monkeypatch.setitem(adam.PIECE, "cpu", 1000)
     engine, theirs = make_engine(make_module(family)), make_module(family).requires_grad_(True)
     engine.create("whole", None)
     params = AdamParams(learning_rate=1e-3, eps=1e-8, weight_decay=0.1, grad_clip_norm=1.0)
@@ -209,11 +221,12 @@ def test_a_gradient_that_is_not_finite_leaves_what_was_gathered(engine: TrainEng
     assert torch.equal(full(engine).grad, before)
 
 
-@pytest.mark.parametrize("piece", [2**24, 1000], ids=["at once", "in pieces"])
+@pytest.mark.parametrize("whole", [2**24, 1], ids=["at once", "in pieces"])
 def test_an_update_that_is_not_finite_changes_nothing(
-    engine: TrainEngine, make: Any, piece: int, monkeypatch: pytest.MonkeyPatch
+    engine: TrainEngine, make: Any, whole: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adam, "PIECE", piece)
+    monkeypatch.setitem(adam.WHOLE, "cpu", whole)
+    monkeypatch.setitem(adam.PIECE, "cpu", 1000)
     run = full(engine)
     good(engine.forward_backward([make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)])[0])
     engine.optim_step("whole", ADAM)
