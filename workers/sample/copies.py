@@ -131,9 +131,13 @@ class Copies:
             self._waiting.append(self._inbox.popleft())
         self._forget_unwanted()
         left: deque[_Ask] = deque()
+        away: set[DepotKey] = set()
         closed: _Copy | None = None
         for ask in self._waiting:
             if not ask.wanted:
+                continue
+            if ask.key in away:
+                left.append(ask)
                 continue
             try:
                 copy = self._copy_of(ask.key)
@@ -141,7 +145,8 @@ class Copies:
                 _fail(ask, error)
                 continue
             if copy is None:
-                closed = closed or self._oldest()
+                away.add(ask.key)
+                closed = closed or self._in_the_way(ask.key)
                 left.append(ask)
             elif copy is closed:
                 left.append(ask)
@@ -188,8 +193,10 @@ class Copies:
             raise CopyWontFit(self._bytes, self._free_bytes())
         return min((copy for copy in self._copies if copy.engine.idle), key=lambda copy: copy.used, default=None)
 
-    def _oldest(self) -> _Copy | None:
-        return min(self._copies, key=lambda copy: copy.used, default=None)
+    def _in_the_way(self, key: DepotKey) -> _Copy | None:
+        """The copy that is to become idle for a version: none while its weights are on their way."""
+        arrived = self._loading is not None and self._loading[0] == key and self._loading[1].done()
+        return min(self._copies, key=lambda copy: copy.used) if arrived else None
 
     def _give(self, copy: _Copy, ask: _Ask) -> None:
         self._requests += 1

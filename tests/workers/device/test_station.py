@@ -1,0 +1,28 @@
+from typing import Any
+
+import pytest
+
+from openrl.config import Settings, Train
+from openrl.domain.errors import SettingInvalid
+from workers.device import station
+from workers.model.base import BaseModel
+
+
+@pytest.fixture
+def base() -> BaseModel:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    config = LlamaConfig(vocab_size=32, num_attention_heads=2, num_key_value_heads=2, **sizes)
+    return BaseModel(LlamaForCausalLM(config).to(torch.float32).eval(), "tiny")
+
+
+def test_full_runs_are_refused_at_start_where_none_has_room(base: BaseModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled = Settings(train=Train(full_runs=True))
+    assert station._trainer(base, enabled).seat is not None
+    assert station._trainer(base, Settings()).seat is None
+    monkeypatch.setattr(station, "free_bytes", lambda device: 1000)
+    with pytest.raises(SettingInvalid, match=r"OPENRL_TRAIN__FULL_RUNS: .* takes 0\.0 GB here beside the base model"):
+        station._trainer(base, enabled)
+    assert station._trainer(base, Settings()).seat is None
