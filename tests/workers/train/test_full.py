@@ -1,11 +1,13 @@
 """Runs of all weights against plain PyTorch, and beside runs with adapters."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load, save
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from openrl.domain.datum import Datum, Loss
@@ -287,8 +289,6 @@ def test_a_run_goes_on_exactly_from_its_checkpoint(engine: TrainEngine, make: An
 def test_files_that_do_not_fit_are_refused_and_change_nothing(
     engine: TrainEngine, make_module: Callable[[str], PreTrainedModel], fault: str
 ) -> None:
-    from safetensors.torch import load, save
-
     files = engine.checkpoint("whole")
     tensors = load(files["model.safetensors"])
     match fault:
@@ -339,6 +339,14 @@ def test_memory_decides(make_module: Callable[[str], PreTrainedModel]) -> None:
     engine = make_engine(make_module("llama"), free_bytes=20 * weights - 1)
     with pytest.raises(FullRunWontFit, match=r"takes 0\.0 GB here"):
         engine.create("whole", None)
+
+
+def test_files_say_the_dtype_they_are_in(make_module: Callable[[str], PreTrainedModel]) -> None:
+    engine = make_engine(make_module("llama").to(torch.bfloat16))
+    engine.create("whole", None)
+    for files, dtype in ((engine.checkpoint("whole"), "float32"), (engine.policy("whole"), "bfloat16")):
+        assert json.loads(files["config.json"])["dtype"] == dtype
+        assert {str(each.dtype) for each in load(files["model.safetensors"]).values()} == {f"torch.{dtype}"}
 
 
 def test_a_bfloat16_model_trains_float32_weights(make: Any, make_module: Callable[[str], PreTrainedModel]) -> None:

@@ -1,7 +1,7 @@
 """Full runs through their ops: one at a time has the seat, and none is lost on its way."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +123,22 @@ def passes(make: Any) -> ForwardBackward:
 
 
 @pytest.fixture
-def aside() -> Iterator[Callable[..., "Future[Result]"]]:
+def aside(worker: Worker) -> Iterator[Callable[..., "Future[Result]"]]:
     with ThreadPoolExecutor(2) as pool:
         yield pool.submit
+        worker.work.drain()  # whoever still waits for the seat
 
 
 CREATE = CreateRun(base_model="m", lora=None)
+
+
+def finish(coming: "Future[Result]", worker: Worker) -> Result:
+    """With the worker's ticks in between; within ten seconds."""
+    for _ in range(1000):
+        worker.tick()
+        if wait([coming], timeout=0.01).done:
+            break
+    return coming.result(0)
 
 
 def test_another_worker_goes_on_with_a_full_run(
@@ -165,26 +175,32 @@ def test_a_run_that_nobody_uses_gives_its_seat_to_a_new_one_and_comes_back(
     for comes, has in ((OTHER, ONE), (ONE, OTHER)):
         world.now += 61
         coming = aside(worker.do, comes, CREATE if comes == OTHER else STEP)
-        while not coming.done():
-            worker.tick()
-        coming.result()
+        finish(coming, worker)
         assert worker.engine.is_full(comes) and not worker.engine.has(has)
     assert torch.equal(worker.weights(ONE), before), "a step without a gradient"
 
 
+@pytest.mark.parametrize("from_journal", [False, True])
 def test_a_run_that_was_here_before_waits_for_the_seat(
-    worker: Worker, world: World, passes: ForwardBackward, aside: Callable[..., "Future[Result]"]
+    worker: Worker,
+    new_worker: Callable[[str], Worker],
+    world: World,
+    passes: ForwardBackward,
+    aside: Callable[..., "Future[Result]"],
+    from_journal: bool,
 ) -> None:
-    worker.do(ONE, CREATE)
-    assert worker.snapshots.hand_over(ONE)
+    first = new_worker("other") if from_journal else worker
+    first.do(ONE, CREATE)
+    assert from_journal or first.snapshots.hand_over(ONE)
+    world.now += 60
     worker.do(OTHER, CREATE)
     coming = aside(worker.do, ONE, passes)
     worker.tick()
-    assert not coming.done() and worker.engine.is_full(OTHER), "it is in use"
+    with pytest.raises(TimeoutError):
+        coming.result(0.5)
+    assert worker.engine.is_full(OTHER), "it is in use"
     world.now += 61
-    while not coming.done():
-        worker.tick()
-    coming.result()
+    finish(coming, worker)
     assert worker.engine.is_full(ONE)
 
 
@@ -206,9 +222,7 @@ def test_a_run_that_was_forgotten_meanwhile_leaves_the_seat(
     world.ledger.forget(ONE)
     world.now += 61
     coming = aside(worker.do, OTHER, CREATE)
-    while not coming.done():
-        worker.tick()
-    coming.result()
+    finish(coming, worker)
     assert worker.engine.is_full(OTHER)
 
 
