@@ -7,7 +7,8 @@ from functools import partial
 
 from openrl.catalog.repository import Catalog
 from openrl.config import Settings
-from openrl.domain.errors import FullRunWontFit, SettingInvalid
+from openrl.domain.errors import SettingInvalid
+from openrl.domain.full_run_errors import FullRunWontFit
 from openrl.domain.model import ModelCard
 from openrl.models.catalogue import find, resolve
 from workers.device.loop import DeviceLoop

@@ -5,7 +5,8 @@ It knows no ops, HTTP, brokers or settings. One thread calls it at a time.
 
 from collections.abc import Mapping, Sequence
 
-from openrl.domain.errors import CallerError, FullRunsOff, GradientNotFinite, RunNotFound
+from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound
+from openrl.domain.full_run_errors import FullRunsOff
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.adapter_files import to_files

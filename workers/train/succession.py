@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-from openrl.domain.errors import Draining, FullRunTaken
+from openrl.domain.errors import Draining
+from openrl.domain.full_run_errors import FullRunTaken
 from openrl.domain.ids import RunId
 from openrl.ledger.port import ACTIVE_SECONDS
 from workers.train.residents import Residents

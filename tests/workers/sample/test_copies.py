@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import CopyWontFit, EngineBusy, FieldInvalid, WeightsNotArrived, WeightsUnsupported
+from openrl.domain.errors import EngineBusy, FieldInvalid, WeightsNotArrived, WeightsUnsupported
+from openrl.domain.full_run_errors import CopyWontFit
 from openrl.domain.ids import DepotKey
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
