@@ -2,7 +2,8 @@
 
 The bare loop is PyTorch, Transformers and PEFT on the same base weights, adapter, rows and dtype: rows stacked, one
 forward, one backward. Both sides take turns and their medians are compared; a datum's tokens count whether they are
-computed or shared. `packed64` compares the engine with itself: many tenants in one call, or one after another.
+computed or shared. `packed64` and `fused_optim` compare the engine with itself: many tenants in one call, or one
+after another.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 from openrl import config
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.outcome import BatchResult
-from openrl.domain.run import LoraSpec
+from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import DType
 from openrl.models.catalogue import resolve
 from workers.model.arrays import to_domain
@@ -133,6 +134,22 @@ def packed(report: Report, ours: Ours, rank: int, rounds: int) -> None:
     report["packed64_ratio"] = apart / together
 
 
+def fused_optim(report: Report, engine: TrainEngine, rounds: int) -> None:
+    """Optimizer steps of the tenants of `packed`, as one call or one after another."""
+    tenants = [f"tenant {number}" for number in range(TENANTS)]
+    gradients = {tenant: torch.full_like(engine.run(tenant).weights, 1e-3) for tenant in tenants}
+
+    def step(fused: bool) -> None:
+        for tenant, gradient in gradients.items():
+            engine.run(tenant).grad = gradient
+        asked = [(tenant, AdamParams(learning_rate=1e-6)) for tenant in tenants]
+        engine.optim_steps(asked) if fused else [engine.optim_step(*each) for each in asked]
+
+    together, apart = alternating(rounds, lambda: step(True), lambda: step(False))
+    report["fused_optim_ms"] = 1e3 * together
+    report["fused_optim_ratio"] = apart / together
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_report(parser)
@@ -161,6 +178,7 @@ def main() -> None:
     for name in SHAPES:
         against_bare(report, name, ours, bare, args.rounds)
     packed(report, ours, args.tenant_rank, args.rounds)
+    fused_optim(report, engine, args.rounds)
     print(f"model: {args.model}\ndevice: {device}\ndtype: {str(dtype).removeprefix('torch.')}\nthreads: {threads}")
     report.finish()
 

@@ -98,14 +98,14 @@ class RedisLedger:
         self._follow_up(bells, bodies)
         if word != b"held":
             return None
-        epoch, attempt, row, lease = claim
+        epoch, attempt, row, lease, waited = claim
         *shape, body_at, body = row
         if body_at == b"shelf":
             body = self._fetch_body(op_id)
             if body is None:
                 return None
         op = _op_of(op_id, shape, body)
-        return Held(op=op, epoch=epoch, attempt=attempt, lease=_lease_of(op, lease))
+        return Held(op=op, epoch=epoch, attempt=attempt, lease=_lease_of(op, lease), waited_seconds=float(waited))
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         pairs = [part for claim in held for part in (claim.op.id, claim.epoch)]

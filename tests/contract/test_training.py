@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -163,3 +164,27 @@ def test_a_number_that_is_none_is_refused_where_it_stands(training, datum):
         training.forward_backward([datum(weights=(1.0, float("nan"), 1.0))], "cross_entropy").result()
     with pytest.raises(tinker.UnprocessableEntityError, match=r"adam_params\.learning_rate: must be a valid number"):
         training.optim_step(types.AdamParams(learning_rate=float("nan"))).result()
+
+
+def test_metrics_of_chunks_are_put_together_as_their_names_say(tmp_path, connect, datum):
+    told = [
+        {"loss:sum": 2.0, "pack_share:mean": 0.5, "queue_seconds:max": 0.25, "device_seconds:sum": 0.75},
+        {"loss:sum": 1.0, "pack_share:mean": 0.2, "queue_seconds:max": 1.5, "device_seconds:sum": 0.25},
+    ]
+    with toy_gateway(tmp_path, client_config={"fwdbwd_max_chunk_len": 2}) as gateway, connect(gateway) as service:
+        answer = gateway.worker.answer
+
+        def answer_as_told(op):
+            result = answer(op)
+            if isinstance(op.action, ForwardBackward):
+                return replace(result, metrics=told[len(op.action.data) == 1])
+            return replace(result, metrics={"grad_norm": 1.5}) if isinstance(op.action, OptimStep) else result
+
+        gateway.worker.answer = answer_as_told
+        training = service.create_lora_training_client("toy", rank=8).result()
+        metrics = training.forward_backward([datum()] * 3, "cross_entropy").result().metrics
+        stepped = training.optim_step(ADAM).result()
+    assert metrics["loss:sum"] == 3.0 and metrics["device_seconds:sum"] == 1.0
+    assert metrics["pack_share:mean"] == pytest.approx((2 * 0.5 + 1 * 0.2) / 3), "weighted by datums"
+    assert metrics["queue_seconds:max"] == 1.5
+    assert stepped.metrics == {"grad_norm": 1.5}, "an optimizer step is one op: its metrics need no colon"

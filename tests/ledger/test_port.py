@@ -31,6 +31,16 @@ def test_an_op_goes_from_waiting_over_held_to_done(scene):
     assert (record.tenant, record.kind, record.attempts) == (ANNA, "optim_step", 1)
 
 
+def test_a_claim_tells_how_long_the_op_waited_since_it_was_appended(scene):
+    op_id = scene.turn(0)
+    scene.ahead += 4.0
+    first = scene.claim(op_id)
+    assert 4.0 <= first.waited_seconds < 5.0
+    scene.ledger.give_back(first)
+    scene.ahead += 3.0
+    assert 7.0 <= scene.claim(op_id).waited_seconds < 8.0
+
+
 def test_samples_and_rewards_come_back_as_they_were_appended(scene):
     sample, reward = scene.claim(scene.sample(7)).op, scene.claim(scene.reward()).op
     assert isinstance(sample, SampleOp)

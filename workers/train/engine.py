@@ -10,7 +10,7 @@ from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.adapter_files import to_files
 from workers.model.base import BaseModel
-from workers.train import adam, checkpoint_files, packing
+from workers.train import adam, checkpoint_files, fused_adam, packing
 from workers.train.batch import Batch, check
 from workers.train.objective import metrics_of
 from workers.train.pack import Pack
@@ -30,6 +30,7 @@ class TrainEngine:
         self.base = base
         self._name, self._pack_tokens, self._recompute_tokens = name, pack_tokens, recompute_tokens
         self._runs: dict[str, RunState] = {}
+        self._places = self._padding = 0  #: of the last forward_backward: tokens that ran, padding among them
 
     # ------------------------------------------------------------------------------------------------ runs
     def create(self, run_id: str, lora: LoraSpec) -> None:
@@ -64,6 +65,7 @@ class TrainEngine:
         A batch's gradient is added to its run's only if the whole batch is finite; no batch affects another.
         """
         results: list[BatchResult | CallerError | None] = [self._problem(batch) for batch in batches]
+        self._places = self._padding = 0
         for forward_only in (True, False):
             chosen = [n for n, each in enumerate(batches) if results[n] is None and each.forward_only is forward_only]
             for pack in packing.packs([batches[n].tokens for n in chosen], self._pack_tokens):
@@ -72,9 +74,20 @@ class TrainEngine:
                     results[number] = result
         return [result for result in results if result is not None]
 
+    @property
+    def padding_share(self) -> float:
+        """The padding in what the last forward_backward ran, 0 to 1."""
+        return self._padding / self._places if self._places else 0.0
+
     def optim_step(self, run_id: str, params: AdamParams) -> dict[str, float]:
         """One AdamW step with the gradient gathered so far. Raises GradientNotFinite, RunNotFound; see `adam.step`."""
         return adam.step(self.run(run_id), params)
+
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[dict[str, float] | CallerError]:
+        """`optim_step` of several runs in one go, each named once. Metrics in order, or the run's own error."""
+        there = {run_id: (self._runs[run_id], params) for run_id, params in asked if run_id in self._runs}
+        outcomes = dict(zip(there, fused_adam.steps(list(there.values())), strict=True))
+        return [outcomes.get(run_id) or RunNotFound(run_id) for run_id, _ in asked]
 
     # ------------------------------------------------------------------------------------------------ files
     def adapter(self, run_id: str) -> dict[str, bytes]:
@@ -102,6 +115,8 @@ class TrainEngine:
         pack = Pack(self.base, members, train=train, recompute_tokens=self._recompute_tokens)
         for one in pack.passes(self._pack_tokens):
             pack.run(one)
+        self._places += pack.places
+        self._padding += pack.padding
         if not train:
             return [_result(pack, number) for number in range(len(batches))]
         return [self._settle(pack, number, run) for number, (_, run) in enumerate(members)]

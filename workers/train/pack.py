@@ -41,6 +41,7 @@ class Pack:
         self._order = [(shapes.index(run.shape), batch.loss_key) for batch, run in members]
         self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in self._batches]
         self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
+        self.places = self.padding = 0  #: tokens that the model ran, and those of them that were padding
 
     def passes(self, pack_tokens: int) -> Iterator[Pass]:
         """What is to be run, in passes of at most `pack_tokens` tokens."""
@@ -60,6 +61,8 @@ class Pack:
         groups = [list(group) for _, group in groupby(rows, key=lambda row: row.batch)]
         place = folded if one.folded else padded
         placement = place([[self._datum(row) for row in group] for group in groups], self._base.device)
+        self.places += placement.ids.numel()
+        self.padding += placement.padding
         objective = Objective(
             [(row.batch, self._datum(row), self._keys[row.batch]) for row in rows], self._base.device, placement.order
         )

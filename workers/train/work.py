@@ -54,6 +54,7 @@ class TrainWork:
         assert lease is not None
         if self._draining:
             raise Draining
+        since = self._clock() - held.waited_seconds
         with self._residents.lock(op.run):  # a lapsed claim can bring a turn twice, even at the same time
             if self._residents.is_outdated(lease):  # a thread that slept through its turn
                 raise ClaimLost(op.id)
@@ -61,7 +62,7 @@ class TrainWork:
             if resident.turn > op.turn:  # the same
                 raise ClaimLost(op.id)
             if resident.turn < op.turn:
-                self._apply(op, resident)
+                self._apply(op, resident, since)
             if isinstance(resident.outcome, CallerError):
                 raise resident.outcome
             assert resident.outcome is not None
@@ -84,11 +85,12 @@ class TrainWork:
         self._loop.call(lambda: self._engine.drop(run))
 
     # ------------------------------------------------------------------------------------------ applying
-    def _apply(self, op: TrainOp, resident: Resident) -> None:
-        """Carry a turn out and remember how it ended. What is no CallerError is raised and leaves no trace."""
+    def _apply(self, op: TrainOp, resident: Resident, since: float) -> None:
+        """Carry out a turn that waits `since` then and remember how it ended. What is no CallerError is raised and
+        leaves no trace."""
         outcome: Result | CallerError
         try:
-            outcome = self._do(op)
+            outcome = self._do(op, since)
         except CallerError as error:
             outcome = error
         changed = changes_run(op.action, failed=isinstance(outcome, CallerError)) and self._engine.has(op.run)
@@ -104,7 +106,7 @@ class TrainWork:
         resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
-            self._apply(each, resident)
+            self._apply(each, resident, self._clock())
             if isinstance(resident.outcome, CheckpointMissing):  # it was there the first time, and was deleted since
                 raise RunLost(op.run)
         self._residents.runs[op.run] = resident
@@ -119,7 +121,7 @@ class TrainWork:
         return resident
 
     # ------------------------------------------------------------------------------------------ actions
-    def _do(self, op: TrainOp) -> Result:
+    def _do(self, op: TrainOp, since: float) -> Result:
         action = op.action
         if op.turn > 0 and not self._engine.has(op.run):
             raise RunLost(op.run)
@@ -130,9 +132,9 @@ class TrainWork:
             case LoadWeights():
                 return self._load(op.run, action)
             case ForwardBackward():
-                return self._loop.forward_backward(_batch(op.run, action), op.tenant)
+                return self._loop.forward_backward(_batch(op.run, action), op.tenant, since)
             case OptimStep():
-                return StepResult(metrics=self._loop.call(lambda: self._engine.optim_step(op.run, action.adam)))
+                return StepResult(metrics=self._loop.optim_step(op.run, action.adam, since))
             case SaveWeights():
                 files = self._loop.call(lambda: self._engine.checkpoint(op.run))
                 return self._saving.weights(op, action, files)

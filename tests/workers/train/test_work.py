@@ -71,12 +71,18 @@ class AtOnce:
 
     def __init__(self, engine: DiaryEngine) -> None:
         self._engine = engine
+        self.since: list[float] = []
 
     def call(self, function: Callable[[], Any]) -> Any:
         return function()
 
-    def forward_backward(self, batch: Batch, tenant: TenantId) -> BatchResult:
+    def forward_backward(self, batch: Batch, tenant: TenantId, since: float) -> BatchResult:
+        self.since.append(since)
         return self._engine.pass_over(batch)
+
+    def optim_step(self, run: str, adam: AdamParams, since: float) -> dict[str, float]:
+        self.since.append(since)
+        return self._engine.optim_step(run, adam)
 
 
 class Worker:
@@ -88,6 +94,7 @@ class Worker:
         self.residents = Residents()
         engine: Any = self.engine
         loop: Any = AtOnce(self.engine)
+        self.since = loop.since
         saving: Any = None
         clock = world.clock
         self.work = TrainWork(engine, loop, self.ledger, world.depot, saving, self.residents, clock)
@@ -203,6 +210,17 @@ def test_a_thread_that_slept_through_its_turn_applies_nothing(world: World, firs
     with pytest.raises(ClaimLost):
         first.work(sleeper)
     assert first.diary == ["rank 4", "step 1", "step 2"]
+
+
+def test_the_device_is_told_since_when_an_op_waits(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    op_id = world.batch()
+    world.now += 3.0
+    first.serve(op_id)
+    op_id = world.step(1)
+    world.now += 2.0
+    first.serve(op_id)
+    assert first.since == [world.now - 5.0, world.now - 2.0]
 
 
 def test_another_worker_recovers_from_the_journal_alone(world: World, first: Worker) -> None:
