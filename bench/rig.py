@@ -62,7 +62,7 @@ def serving_in(args: argparse.Namespace, model: str, *options: str) -> Iterator[
                     raise SystemExit((home / "out").read_text())
                 time.sleep(0.1)
             status = json.loads((home / "serve.json").read_text())
-            yield Served(status["url"], (home / "local_key").read_text().strip(), status["model"]), home
+            yield Served(status["url"], (home / "local_key").read_text().strip(), status["models"][0]), home
         finally:
             process.terminate()
             process.wait(60)

@@ -20,6 +20,7 @@ from loops import sft_datum, train
 
 from openrl.ledger.roster import RedisRoster
 from openrl.models import tiny
+from openrl.models.catalogue import resolve
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -270,3 +271,28 @@ def served(server: Server) -> set[str | None]:
 def withdraw(server: Server, model: str) -> None:
     with redis.Redis.from_url(server.status["broker"]) as client:
         RedisRoster(client).withdraw(model)
+
+
+def test_one_start_serves_several_base_models(tmp_path: Path, other_model: Path) -> None:
+    home, other = tmp_path / "home", str(other_model)
+    home.mkdir()
+    options = ("--base-model", other, "--alias", f"org/small={other}", "--dtype", "float32", "--no-flower")
+    server = Server.start(home, *options)
+    try:
+        assert served(server) == {"tiny", other, str(resolve("tiny", home)), "org/small"}
+        service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
+        with ThreadPoolExecutor(2) as pool:
+            here, there = pool.map(lambda model: losses_of(service, model), ("tiny", "org/small"))
+        assert here[-1] < here[0] and there[-1] < there[0]
+        assert there[0] != pytest.approx(here[0], rel=1e-2)
+        for model, vocabulary in (("tiny", 512), (other, 300)):
+            sampler = service.create_sampling_client(base_model=model).result()
+            params = tinker.SamplingParams(max_tokens=64, seed=1, stop=[])
+            (sequence,) = sampler.sample(tinker.ModelInput.from_ints([11]), 1, params).result().sequences
+            assert len(sequence.tokens) == 64 and max(sequence.tokens) < vocabulary
+        lines = subprocess.run(
+            [sys.executable, "-m", "openrl.cli.main", "status", "--data-dir", str(home)], capture_output=True, text=True
+        ).stdout
+        assert f"serves tiny, {other}, pid" in lines
+    finally:
+        server.stop()
