@@ -1,4 +1,5 @@
-"""The thread that owns the device. Everything that touches a model is called from here and nowhere else."""
+"""The thread that owns the device, or two of them where training and sampling have a device each (a CPU's cores).
+Everything that touches a model is called from here and nowhere else."""
 
 import logging
 import threading
@@ -84,20 +85,31 @@ class DeviceLoop(Generic[B]):
     the first. Forward/backward batches of different runs are handed to the engine in packs that the rota chooses; all
     calls that wait go before the next pack. Sampling advances by single decode steps in between."""
 
-    def __init__(self, train: Batcher[B] | None, sample: Stepper | None, *, pack_tokens: int = 16_384) -> None:
+    def __init__(
+        self,
+        train: Batcher[B] | None,
+        sample: Stepper | None,
+        *,
+        pack_tokens: int = 16_384,
+        apart: bool = False,
+    ) -> None:
+        """`apart` gives each engine a thread of its own; they must then share nothing that changes."""
         self._train, self._sample = train, sample
         self._calls: deque[_Call] = deque()
         self._steps: list[_Step] = []  #: one call stands for all of them
         self._passes: Rota[_Pass[B]] = Rota(pack_tokens)
         self._calls_due = 0  #: calls that go before the next pack
-        self._arbiter = Arbiter()
         self._tally = Tally()
         self._changed = threading.Condition()  #: guards what waits and the flag
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="device", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=(sides,), name=f"device {'+'.join(sides)}", daemon=True)
+            for sides in ([(side,) for side in Side] if apart else [tuple(Side)])
+        ]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function on the device thread and wait for what it answers or raises."""
@@ -143,7 +155,8 @@ class DeviceLoop(Generic[B]):
             self._changed.notify_all()
         for item in waiting:
             item.future.set_exception(Draining())
-        self._thread.join(timeout=60)
+        for thread in self._threads:
+            thread.join(timeout=60)
 
     @contextmanager
     def _entering(self) -> Iterator[None]:
@@ -153,27 +166,26 @@ class DeviceLoop(Generic[B]):
             yield
             self._changed.notify_all()
 
-    def _run(self) -> None:
-        while (side := self._next_side()) is not None:
-            with self._tally.timing(side):
+    def _run(self, sides: Sequence[Side]) -> None:
+        arbiter = Arbiter()
+        while (side := self._next_side(sides, arbiter)) is not None:
+            with self._tally.timing(side) as timed:
                 self._train_once() if side is Side.TRAIN else self._sample_once()
-            contested = self._training() if side is Side.SAMPLE else self._sampling()
-            self._arbiter.spent(side, self._tally.last_seconds, contested=contested)
+            arbiter.spent(side, timed.seconds, contested=any(self._wanted(other) for other in sides if other != side))
 
-    def _next_side(self) -> Side | None:
+    def _next_side(self, sides: Sequence[Side], arbiter: Arbiter) -> Side | None:
         """Wait until somebody wants the device; None when the loop is to end."""
         with self._changed:
             while not self._stopping:
-                side = self._arbiter.next(train=self._training(), sample=self._sampling())
+                side = arbiter.next(**{side: side in sides and self._wanted(side) for side in Side})
                 if side is not None:
                     return side
                 self._changed.wait()
             return None
 
-    def _training(self) -> bool:
-        return bool(self._calls) or bool(self._passes)
-
-    def _sampling(self) -> bool:
+    def _wanted(self, side: Side) -> bool:
+        if side is Side.TRAIN:
+            return bool(self._calls) or bool(self._passes)
         return self._sample is not None and not self._sample.idle
 
     def _sample_once(self) -> None:

@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from openrl.catalog.repository import Catalog
 from openrl.config import Settings
 from openrl.domain.model import ModelCard
+from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import find, resolve
 from workers.device.loop import DeviceLoop
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
-from workers.model.devices import choose_device, choose_dtype, set_threads
+from workers.model.devices import choose_device, choose_dtype, set_threads, side_by_side
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
@@ -35,18 +36,20 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
     """Load the base model and put the asked engines on it. Raises OperatorError where that cannot be."""
     source = str(resolve(settings.base_model, settings.home))
     with step(f"base model {source}"):
-        threads = set_threads(settings.worker.threads)
         device = choose_device(settings.worker.device)
         dtype = choose_dtype(settings.worker.dtype, device)
+        apart = trains and samples and side_by_side(device, settings.worker.threads)
+        threads = set_threads(settings.worker.threads, engines=2 if apart else 1)
         base = load_base(source, device=device, dtype=dtype)
         # The model's many small objects stay to the end: out of the collector's sight, it does not walk them again and
         # again between passes (a tenth of a pass of a tiny model).
         gc.collect()
         gc.freeze()
-    log.info("on %s in %s with %d threads", device, dtype, threads, extra={"action": "start"})
+    each = " for each engine" if apart else ""
+    log.info("on %s in %s with %d threads%s", device, dtype, threads, each, extra={"action": "start"})
     trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
-    sampler = _sampler(here, base, source, settings) if samples else None
-    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=settings.train.pack_tokens)
+    sampler = _sampler(here, base.twin() if apart else base, source, settings) if samples else None
+    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=settings.train.pack_tokens, apart=apart)
     here.use = loop.use
     if sampler is not None:
         here.works["sample"] = SampleWork(sampler, loop)
@@ -99,6 +102,8 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) ->
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source)
+    packed = base.pack(free_memory_bytes() // 4)
+    log.info("weights packed for decoding: %.0f MB", packed / 1e6, extra={"action": "start"})
     return SampleEngine(
         base,
         decode=lambda tokens: str(tokenizer.decode(tokens)),

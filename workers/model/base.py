@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy, deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from workers.model import attention
 from workers.model.folding import Folding
 from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
+from workers.model.packed import PackedWeight, packs
 from workers.model.prefixes import Layout, Piece
 from workers.model.spans import SpanMix
 
@@ -53,6 +55,27 @@ class BaseModel:
         self._check_halves(source)
         #: Whether passes may be folded (see `folding.py`): the family must hand `folding` to attention.
         self.folds: bool = self._can_fold(config)
+
+    def twin(self) -> "BaseModel":
+        """The same weights with passes and a mix of its own, for another thread."""
+        shared = {id(tensor): tensor for tensor in (*self.module.parameters(), *self.module.buffers())}
+        other = copy(self)
+        other.module, other._current = deepcopy((self.module, self._current), shared)
+        other._decoder = other.module.get_decoder()
+        other.unembed = other.module.get_output_embeddings()
+        other._layers = _recomputable(other.module)
+        return other
+
+    def pack(self, most_bytes: int) -> int:
+        """Lay the linear layers' weights out for products of few rows, where that helps and takes at most so many
+        bytes. Returns the bytes taken; see `packed.py`."""
+        layers = [each for each in self.module.modules() if isinstance(each, MultiLoraLinear) and packs(each.weight)]
+        size = sum(layer.weight.nbytes for layer in layers)
+        if size > most_bytes:
+            return 0
+        for layer in layers:
+            layer.packed = PackedWeight(layer.weight)
+        return size
 
     @contextmanager
     def mixed(self, mix: Mix | SpanMix) -> Iterator[None]:

@@ -237,6 +237,24 @@ def test_the_device_tells_how_busy_it_was(loop: DeviceLoop[Batch], sampler: Samp
     assert 0.0 < use.busy <= 1.0
 
 
+def test_apart_sampling_goes_on_while_a_batch_is_on_the_device(
+    trainer: Trainer, sampler: Sampler, pool: ThreadPoolExecutor
+) -> None:
+    loop = DeviceLoop(trainer, sampler, pack_tokens=PACK_TOKENS, apart=True)
+    loop.start()
+    trainer.gate.clear()
+    batch = pool.submit(loop.forward_backward, Batch("a"), ONE)
+    try:
+        sampler.left = 3
+        loop.wake()
+        until(lambda: sampler.idle)
+        assert not batch.done()
+    finally:
+        trainer.gate.set()
+        assert batch.result(5).metrics["loss:sum"] == 10.0
+        loop.stop()
+
+
 def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecutor) -> None:
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, None)
     loop.start()
