@@ -42,7 +42,7 @@ class Train(BaseModel, extra="forbid", frozen=True):
 class Sample(BaseModel, extra="forbid", frozen=True):
     lanes: int = Field(4, ge=1, le=64)
     """Sub-queues of the sample queue, and of the reward queue too; the same for gateway and workers."""
-    max_rows: int = Field(32, ge=1)
+    max_rows: int = Field(128, ge=1)
     """Sequences decoded together."""
     cache_tokens: int = Field(0, ge=0)
     """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
