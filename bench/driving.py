@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,12 +47,12 @@ def reference(args: argparse.Namespace, ours: Served) -> Side | None:
 
 
 class Load:
-    """A load script at work. What it tells comes in the order told; silence for too long, or its death, is an exit
-    with what it wrote on its standard error."""
+    """A load script at work. What it tells comes in the order told; its death before that is an exit with what it wrote
+    on its standard error."""
 
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], errors: Path, limit_seconds: float) -> None:
         assert process.stdin is not None and process.stdout is not None
-        self._process, self._errors = process, errors
+        self._process, self._errors, self._limit_seconds = process, errors, limit_seconds
         self._stdin: IO[str] = process.stdin
         self._stdout: IO[str] = process.stdout
 
@@ -62,7 +63,13 @@ class Load:
             if facts.pop("event") == event:
                 return facts
             other()
-        raise SystemExit(f"the load ended early ({self._process.wait()}):\n{self._errors.read_text()[-ERRORS_SHOWN:]}")
+        raise SystemExit(f"{self._death()}:\n{self._errors.read_text()[-ERRORS_SHOWN:]}")
+
+    def _death(self) -> str:
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return f"the load was killed at the limit of {self._limit_seconds:g} s, or by somebody else"
+        return f"the load ended early ({code})"
 
     def go(self) -> None:
         self._stdin.write("go\n")
@@ -72,7 +79,7 @@ class Load:
 @contextmanager
 def loading(side: Side, script: str, options: Sequence[str], limit_seconds: float) -> Iterator[Load]:
     """Start `script` (a file beside this one) on the side's server; it is killed at the limit."""
-    command = [side.python, str(Path(__file__).with_name(script)), *options]
+    command = [side.python, str(Path(__file__).parent / script), *options]
     command += ["--base-url", side.served.url, "--model", side.served.model]
     env = {**os.environ, "TINKER_API_KEY": side.served.api_key, "TINKER_TELEMETRY": "0"}
     with tempfile.TemporaryDirectory(prefix="openrl-bench-") as place:
@@ -84,7 +91,7 @@ def loading(side: Side, script: str, options: Sequence[str], limit_seconds: floa
         alarm = threading.Timer(limit_seconds, process.kill)
         alarm.start()
         try:
-            yield Load(process, errors)
+            yield Load(process, errors, limit_seconds)
             process.wait()
         finally:
             alarm.cancel()
