@@ -35,6 +35,8 @@ class Train(BaseModel, extra="forbid", frozen=True):
     crash."""
     idle_seconds: float = Field(900.0, gt=0)
     """A run that nobody used for so long leaves the worker's memory; its next operation brings it back."""
+    group_seconds: float = Field(120.0, gt=0)
+    """A process of a group that is silent, or keeps the others waiting, for so long is lost, and the group ends."""
     max_lora_rank: int = Field(256, ge=1)
     """The largest rank that clients may ask for."""
 

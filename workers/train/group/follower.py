@@ -1,4 +1,4 @@
-"""What the ranks other than 0 do: as they are told, until they are told to stop. Knows neither Celery nor the ledger."""
+"""What the ranks other than 0 do: as they are told, until they are told to stop. Knows no Celery and no ledger."""
 
 from openrl.domain.errors import CallerError
 from workers.train.engine import TrainEngine
