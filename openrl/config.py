@@ -29,7 +29,8 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
 
 class Train(BaseModel, extra="forbid", frozen=True):
     pack_tokens: int = Field(16_384, ge=1)
-    """Tokens, padding included, that one forward/backward may hold; more are taken in several."""
+    """Tokens, padding included, that one forward/backward may hold, in each process of a group; more are taken in
+    several."""
     snapshot_seconds: float = Field(5.0, gt=0)
     """Age of a run's oldest change at which its state is written to the depot; what came since is done again after a
     crash."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from celery import Celery, signals
 
@@ -26,6 +27,9 @@ from workers.sweep import EVERY_SECONDS as SWEEP_SECONDS
 from workers.sweep import sweep
 from workers.ticker import Ticker
 from workers.train.group.place import Place, place_in
+
+if TYPE_CHECKING:
+    from workers.train.group.member import Member
 
 log = logging.getLogger(__name__)
 
@@ -55,25 +59,29 @@ def run(role: str, settings: Settings) -> None:
 
 def _run_follower(place: Place, settings: Settings) -> None:
     """A rank other than 0. Signals to stop are for rank 0, which stops the others when it has drained."""
-    from workers.device.station import load
-    from workers.train.group.member import join
+    from workers.device.station import load, pack_tokens
 
-    member = join(place, device=settings.worker.device, wait_seconds=settings.train.group_seconds)
+    member = _join(place, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     base = load(str(resolve(settings.base_model, settings.home)), settings, member)
-    member.follow(base, pack_tokens=settings.train.pack_tokens)
+    member.follow(base, pack_tokens=pack_tokens(settings, member))
+
+
+def _join(place: Place, settings: Settings) -> "Member":
+    from workers.train.group.member import join
+
+    member = join(place, device=settings.worker.device, wait_seconds=settings.train.group_seconds)
+    member.must_agree(f"{settings.base_model}, {settings.train}, {settings.worker}")
+    return member
 
 
 def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None) -> None:
     from workers.device.station import equip
     from workers.sample import tasks as sample_tasks
     from workers.train import tasks as train_tasks
-    from workers.train.group.member import join
 
-    member = None
-    if place is not None:
-        member = join(place, device=settings.worker.device, wait_seconds=settings.train.group_seconds)
+    member = None if place is None else _join(place, settings)
     with opened(settings, ringer(app)) as here, ExitStack() as closing:
         trains, samples = role is not Role.SAMPLE, role is not Role.TRAIN
         card = equip(here, settings, closing, trains=trains, samples=samples, member=member)

@@ -52,7 +52,7 @@ def equip(
     base = load(source, settings, member)
     trainer = _trainer(base, settings, closing, member) if trains else None
     sampler = _sampler(here, base, source, settings) if samples else None
-    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=settings.train.pack_tokens)
+    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member))
     here.use = loop.use
     if sampler is not None:
         here.works["sample"] = SampleWork(sampler, loop)
@@ -84,11 +84,16 @@ def load(source: str, settings: Settings, member: "Member | None" = None) -> Bas
     return base
 
 
+def pack_tokens(settings: Settings, member: "Member | None" = None) -> int:
+    """Of one pack, over all processes that share it."""
+    return settings.train.pack_tokens * (1 if member is None else member.place.world)
+
+
 def _trainer(base: BaseModel, settings: Settings, closing: ExitStack, member: "Member | None") -> TrainEngine:
-    name, pack_tokens = settings.base_model, settings.train.pack_tokens
+    name, tokens = settings.base_model, pack_tokens(settings, member)
     if member is None:
-        return TrainEngine(base, name=name, pack_tokens=pack_tokens)
-    engine = member.engine(base, name=name, pack_tokens=pack_tokens)
+        return TrainEngine(base, name=name, pack_tokens=tokens)
+    engine = member.engine(base, name=name, pack_tokens=tokens)
     closing.callback(member.close, engine)
     return engine
 

@@ -31,7 +31,7 @@ class GroupEngine(TrainEngine):
     """Whatever goes wrong but for a caller's error ends the group: ranks that are out of step cannot be mended."""
 
     def __init__(self, base: BaseModel, link: Link, lost: Lost, *, name: str = "", pack_tokens: int = 16_384) -> None:
-        """The others must `follow` with an engine of the same `pack_tokens` on the same base."""
+        """The others must `follow` with an engine of the same `pack_tokens`, those of all ranks, on the same base."""
         super().__init__(base, name=name, pack_tokens=pack_tokens, carry_out=Split(base, link))
         self._link, self._lost = link, lost
 

@@ -17,7 +17,7 @@ from workers.model.sharding import shard
 from workers.train.engine import TrainEngine
 from workers.train.group.engine import GroupEngine
 from workers.train.group.follower import follow
-from workers.train.group.link import Link
+from workers.train.group.link import Link, OutOfStep
 from workers.train.group.place import Place
 from workers.train.group.pulse import Lost, Pulse
 from workers.train.group.split import Split
@@ -61,10 +61,19 @@ class Member:
                 gc.collect()
             self.link.meet()
         assert base is not None, "every rank has a turn"
+        self.must_agree(f"{base.layout} folds: {base.folds}")
         return base
 
+    def must_agree(self, settings: str) -> None:
+        """Raises SettingInvalid where this is not the same on all ranks."""
+        try:
+            self.link.agree(settings)
+        except OutOfStep:
+            problem = f"processes of a group must have the same settings and base model; here: {settings:.200}"
+            raise SettingInvalid("torchrun", problem) from None
+
     def engine(self, base: BaseModel, *, name: str, pack_tokens: int) -> GroupEngine:
-        """Rank 0's; the others must `follow`."""
+        """Rank 0's; the others must `follow`. `pack_tokens` are those of all ranks together."""
         return GroupEngine(base, self.link, self._lost, name=name, pack_tokens=pack_tokens)
 
     def follow(self, base: BaseModel, *, pack_tokens: int) -> None:

@@ -17,13 +17,13 @@ class Split:
         self._base, self._link = base, link
 
     def __call__(self, pack: Pack, pack_tokens: int) -> None:
-        """Passes hold at most `pack_tokens` tokens on each rank. Sums, log-probabilities and gradients are whole after.
+        """Passes hold at most the rank's part of `pack_tokens`. Sums, log-probabilities and gradients are whole after.
 
         What is not finite on one rank is so on all: so they judge a batch alike.
         """
         rank, count = self._link.rank, self._link.world
         folds = self._base.folds
-        mine = list(pack.passes(pack_tokens, lambda texts: shares(texts, count, folds=folds)[rank]))
+        mine = list(pack.passes(max(1, pack_tokens // count), lambda texts: shares(texts, count, folds=folds)[rank]))
         rounds = self._link.most(len(mine))
         for one in mine:
             pack.run(one)

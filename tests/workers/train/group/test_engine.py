@@ -36,7 +36,7 @@ SPECS = {
     "small": LoraSpec(rank=2, seed=2, train_unembed=False),
     "head": LoraSpec(rank=3, seed=3, train_attn=False, train_mlp=False),
 }
-PACK_TOKENS = 64
+PACK_TOKENS = 128  #: over both ranks
 VOCABULARY = 97
 #: Mild: a large step, or a token that crosses a clipping bound, makes of rounding something that can be seen.
 ADAM = AdamParams(learning_rate=1e-3, eps=1e-6, weight_decay=0.1, grad_clip_norm=1.0)
@@ -113,7 +113,7 @@ def open_pair(folder: Path) -> Iterator[Pair]:
         base = member.load(str(folder), torch.float32)
         group = member.engine(base, name="tiny", pack_tokens=PACK_TOKENS)
         whole = load_base(folder, device=torch.device("cpu"), dtype=torch.float32)
-        yield Pair(member, group, TrainEngine(whole, name="tiny", pack_tokens=PACK_TOKENS), other, losses)
+        yield Pair(member, group, TrainEngine(whole, name="tiny", pack_tokens=PACK_TOKENS // 2), other, losses)
         if not losses:
             member.close(group)
             assert other.wait(20) == 0, (folder / "follower.out").read_text()
