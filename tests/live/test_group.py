@@ -95,7 +95,7 @@ def test_a_group_trains_as_one_process_and_survives_the_death_of_a_rank(server: 
                 losses += rest.result(60)
                 assert losses == pytest.approx(alone, rel=1e-3), "no op was lost or applied twice"
                 service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
-                again = service.create_training_client_from_state_with_optimizer(saved)
+                again = service.create_training_client_from_state_with_optimizer(saved).result()
                 assert train(again, STEPS - STEPS // 2) == pytest.approx(losses[STEPS // 2 :], rel=1e-3)
                 second.terminate()
                 assert second.wait(40) == 0

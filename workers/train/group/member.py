@@ -54,7 +54,7 @@ class Member:
         another, so that its memory holds one whole copy at most."""
         mesh = init_device_mesh(self.device.type, (self.place.world,))
         base = None
-        for turn in range(self.place.local_world):
+        for turn in range(self.link.most(self.place.local_world)):
             if turn == self.place.local_rank:
                 base = load_base(source, device=torch.device("cpu"), dtype=dtype)
                 shard(base, mesh, self.device)
