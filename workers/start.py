@@ -72,7 +72,7 @@ def _join(place: Place, settings: Settings) -> "Member":
     from workers.train.group.member import join
 
     member = join(place, device=settings.worker.device, wait_seconds=settings.train.group_seconds)
-    member.must_agree(f"{settings.base_model}, {settings.train}, {settings.worker}")
+    member.must_agree(f"{settings.base_model}, {settings.train}")
     return member
 
 

@@ -61,7 +61,7 @@ class Member:
                 gc.collect()
             self.link.meet()
         assert base is not None, "every rank has a turn"
-        self.must_agree(f"{base.layout} folds: {base.folds}")
+        self.must_agree(f"{dtype}, folds: {base.folds}, {base.layout}")
         return base
 
     def must_agree(self, settings: str) -> None:
