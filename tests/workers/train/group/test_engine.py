@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -257,14 +258,20 @@ def test_each_rank_keeps_its_part_of_the_layers(pair: Pair) -> None:
         assert here == sum(each.numel() for each in parameters) / 2
 
 
-def test_a_killed_rank_ends_the_others_at_once_whatever_they_do(folder: Path, make: Any, opened: Pair) -> None:
+def test_a_rank_killed_in_the_middle_of_a_pass_ends_the_others_at_once(make: Any, opened: Pair) -> None:
     opened.group.create("all", SPECS["all"])
     assert not opened.losses
-    killed = time.monotonic()
-    opened.other.send_signal(signal.SIGKILL)
-    while not opened.losses:
+    batches = [make.batch("all", Loss.CROSS_ENTROPY, (9, 9, 9, 9))]
+    opened.other.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(opened.group.forward_backward, batches)
+        time.sleep(0.5)
+        assert not under_way.done() and not opened.losses, "a rank that sleeps is waited for"
+        killed = time.monotonic()
+        opened.other.kill()
+        with pytest.raises(RuntimeError):
+            under_way.result(10)
+    while len(opened.losses) < 2:  # the device's thread and the pulse both say so
         assert time.monotonic() - killed < 5.0
         time.sleep(0.01)
-    with pytest.raises(RuntimeError):
-        opened.group.forward_backward([make.batch("all", Loss.CROSS_ENTROPY, (9,))])
-    assert len(opened.losses) == 2
+    assert {"a rank is gone", "RuntimeError on rank 0"} == {loss.partition(" (")[0] for loss in opened.losses}
