@@ -29,12 +29,15 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
 
 class Train(BaseModel, extra="forbid", frozen=True):
     pack_tokens: int = Field(16_384, ge=1)
-    """Tokens, padding included, that one forward/backward may hold; more are taken in several."""
+    """Tokens, padding included, that one forward/backward may hold, in each process of a group; more are taken in
+    several."""
     snapshot_seconds: float = Field(5.0, gt=0)
     """Age of a run's oldest change at which its state is written to the depot; what came since is done again after a
     crash."""
     idle_seconds: float = Field(900.0, gt=0)
     """A run that nobody used for so long leaves the worker's memory; its next operation brings it back."""
+    group_seconds: float = Field(120.0, gt=0)
+    """A process of a group that is silent, or keeps the others waiting, for so long is lost, and the group ends."""
     max_lora_rank: int = Field(256, ge=1)
     """The largest rank that clients may ask for."""
 

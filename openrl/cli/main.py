@@ -163,12 +163,23 @@ def gateway(host: Host = None, port: Port = None) -> None:
 def worker(
     role: Annotated[Literal["train", "sample", "device", "reward"], typer.Argument(help="device trains and samples.")],
     name: Annotated[str | None, typer.Option(help="How the worker calls itself; by default host and pid.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Train with a group of so many processes, each with a GPU where there are any.")
+    ] = 1,
 ) -> None:
-    """Run one worker alone."""
+    """Run one worker alone.
+
+    A train worker may be a group of processes that share the base model and the work. --processes starts them with
+    PyTorch's launcher; on several machines, start `torchrun … -m openrl.cli.main worker train` on each.
+    """
     with _component():
         if name is not None:
             os.environ["OPENRL_WORKER_ID"] = name
         settings = _with_broker(_settings())
+        if processes > 1:
+            from workers.train.group.launch import launch
+
+            raise typer.Exit(launch(role, processes))
         from workers.start import run
 
         run(role, settings)

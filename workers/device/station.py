@@ -3,6 +3,7 @@
 import gc
 import logging
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from openrl.catalog.repository import Catalog
 from openrl.config import Settings
@@ -27,29 +28,33 @@ from workers.train.saving import Saving
 from workers.train.snapshots import Snapshots
 from workers.train.work import TrainWork
 
+if TYPE_CHECKING:  # groups are rare, and what they need of torch is slow to import
+    from workers.train.group.member import Member
+
 log = logging.getLogger(__name__)
 
 SNAPSHOT_TICK_SECONDS = 0.5
 
 
-def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool, samples: bool) -> ModelCard:
-    """Load the base model and put the asked engines on it. Raises OperatorError where that cannot be."""
+def equip(
+    here: Station,
+    settings: Settings,
+    closing: ExitStack,
+    *,
+    trains: bool,
+    samples: bool,
+    member: "Member | None" = None,
+) -> ModelCard:
+    """Load the base model and put the asked engines on it; rank 0 of a group trains together with the others.
+
+    Raises OperatorError where that cannot be.
+    """
     source = str(resolve(settings.base_model, settings.home))
-    with step(f"base model {source}"):
-        device = choose_device(settings.worker.device)
-        dtype = choose_dtype(settings.worker.dtype, device)
-        apart = trains and samples and side_by_side(device, settings.worker.threads)
-        threads = set_threads(settings.worker.threads, engines=2 if apart else 1)
-        base = load_base(source, device=device, dtype=dtype)
-        # The model's many small objects stay to the end: out of the collector's sight, it does not walk them again and
-        # again between passes (a tenth of a pass of a tiny model).
-        gc.collect()
-        gc.freeze()
-    each = " for each engine" if apart else ""
-    log.info("on %s in %s with %d threads%s", device, dtype, threads, each, extra={"action": "start"})
-    trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
+    apart = trains and samples and side_by_side(choose_device(settings.worker.device), settings.worker.threads)
+    base = load(source, settings, member, engines=2 if apart else 1)
+    trainer = _trainer(base, settings, closing, member) if trains else None
     sampler = _sampler(here, base.twin() if apart else base, source, settings) if samples else None
-    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=settings.train.pack_tokens, apart=apart)
+    loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
     if sampler is not None:
         here.works["sample"] = SampleWork(sampler, loop)
@@ -63,6 +68,37 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
         saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
         _train(here, settings, closing, trainer, loop, saving)
     return _card(base, source, settings, trains=trains, samples=samples)
+
+
+def load(source: str, settings: Settings, member: "Member | None" = None, engines: int = 1) -> BaseModel:
+    """The base model in this process, or a member's part of it, for so many engines side by side. Raises OperatorError
+    where that cannot be."""
+    with step(f"base model {source}"):
+        wish = settings.worker
+        threads = set_threads(wish.threads if member is None else member.place.threads(wish.threads), engines)
+        device = choose_device(wish.device) if member is None else member.device
+        dtype = choose_dtype(wish.dtype, device)
+        base = load_base(source, device=device, dtype=dtype) if member is None else member.load(source, dtype)
+        # The model's many small objects stay to the end: out of the collector's sight, it does not walk them again and
+        # again between passes (a tenth of a pass of a tiny model).
+        gc.collect()
+        gc.freeze()
+    log.info("on %s in %s with %d threads", device, dtype, threads, extra={"action": "start"})
+    return base
+
+
+def pack_tokens(settings: Settings, member: "Member | None" = None) -> int:
+    """Of one pack, over all processes that share it."""
+    return settings.train.pack_tokens * (1 if member is None else member.place.world)
+
+
+def _trainer(base: BaseModel, settings: Settings, closing: ExitStack, member: "Member | None") -> TrainEngine:
+    name, tokens = settings.base_model, pack_tokens(settings, member)
+    if member is None:
+        return TrainEngine(base, name=name, pack_tokens=tokens)
+    engine = member.engine(base, name=name, pack_tokens=tokens)
+    closing.callback(member.close, engine)
+    return engine
 
 
 def _train(

@@ -3,7 +3,7 @@
 It knows no ops, HTTP, brokers or settings. One thread calls it at a time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound
 from openrl.domain.outcome import BatchResult
@@ -23,11 +23,19 @@ class TrainEngine:
     """Runs by id, each one adapter with its optimizer, and the passes that train them."""
 
     def __init__(
-        self, base: BaseModel, *, name: str = "", pack_tokens: int = 16_384, recompute_tokens: int = 8_192
+        self,
+        base: BaseModel,
+        *,
+        name: str = "",
+        pack_tokens: int = 16_384,
+        recompute_tokens: int = 8_192,
+        carry_out: Callable[[Pack, int], None] | None = None,
     ) -> None:
         """`name` is the base model's in saved files. A pass holds up to `pack_tokens` tokens, padding included; above
-        `recompute_tokens` it gives up a third of its speed for a fraction of the memory."""
+        `recompute_tokens` it gives up a third of its speed for a fraction of the memory. `carry_out` runs all passes
+        of a pack, of at most so many tokens; without it they are run here, one after another."""
         self.base = base
+        self._carry_out = carry_out or _alone
         self._name, self._pack_tokens, self._recompute_tokens = name, pack_tokens, recompute_tokens
         self._runs: dict[str, RunState] = {}
         self._places = self._padding = 0  #: of the last forward_backward: tokens that ran, padding among them
@@ -113,8 +121,7 @@ class TrainEngine:
         train = not batches[0].forward_only
         members = [(batch, self.run(batch.run_id)) for batch in batches]
         pack = Pack(self.base, members, train=train, recompute_tokens=self._recompute_tokens)
-        for one in pack.passes(self._pack_tokens):
-            pack.run(one)
+        self._carry_out(pack, self._pack_tokens)
         self._places += pack.places
         self._padding += pack.padding
         if not train:
@@ -127,6 +134,11 @@ class TrainEngine:
             return GradientNotFinite("forward_backward")
         run.add_grad(gradient)
         return _result(pack, number)
+
+
+def _alone(pack: Pack, pack_tokens: int) -> None:
+    for one in pack.passes(pack_tokens):
+        pack.run(one)
 
 
 def _result(pack: Pack, number: int) -> BatchResult:

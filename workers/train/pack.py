@@ -5,7 +5,7 @@ gradient, be it NaN, never touches another's.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from math import isfinite
 
@@ -26,6 +26,9 @@ from workers.train.packing import Pass, Row, passes, plan
 from workers.train.placement import Placement, folded, padded, text
 from workers.train.run_state import RunState
 
+#: Which rows of a pack to run, given all of them with their tokens (`placement.text`).
+Choice = Callable[[Mapping[Row, bytes]], Iterable[Row]]
+
 
 class Pack:
     """Batches that run together, all forward only or all with gradients. Results pile up pass by pass."""
@@ -33,7 +36,8 @@ class Pack:
     def __init__(
         self, base: BaseModel, members: Sequence[tuple[Batch, RunState]], *, train: bool, recompute_tokens: int
     ) -> None:
-        self._base, self._train, self._recompute_tokens = base, train, recompute_tokens
+        self.train = train
+        self._base, self._recompute_tokens = base, recompute_tokens
         self._batches = [batch for batch, _ in members]
         self._keys = [batch.loss_key for batch in self._batches]
         self._adapters = [TrainingAdapter(run.shape, run.weights, train=train) for _, run in members]
@@ -43,16 +47,17 @@ class Pack:
         self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
         self.places = self.padding = 0  #: tokens that the model ran, and those of them that were padding
 
-    def passes(self, pack_tokens: int) -> Iterator[Pass]:
-        """What is to be run, in passes of at most `pack_tokens` tokens."""
+    def passes(self, pack_tokens: int, chosen: Choice = list) -> Iterator[Pass]:
+        """What is to be run, in passes of at most `pack_tokens` tokens; of all rows those that are `chosen`."""
         texts = {
             Row(number, place, datum.length): text(datum)
             for number, batch in enumerate(self._batches)
             for place, datum in enumerate(batch.data)
         }
+        mine = list(chosen(texts))
         if self._base.folds:
-            return plan(list(texts), texts, pack_tokens)
-        return (Pass(rows) for rows in passes(texts, pack_tokens))
+            return plan(mine, texts, pack_tokens)
+        return (Pass(rows) for rows in passes(mine, pack_tokens))
 
     def run(self, one: Pass) -> None:
         """Log-probabilities and sums are kept, gradients added to the stacks."""
@@ -72,6 +77,11 @@ class Pack:
                 self.sums[number][name] += value
         self._keep(rows, placement.unsorted(lp))
 
+    @property
+    def gradients(self) -> list[Tensor]:
+        """As gathered so far, by batch, flat [size] float32 each; empty where the pack runs forward only."""
+        return [each.grad for each in self._adapters if each.grad is not None]
+
     def gradient(self, number: int) -> Tensor | None:
         """Of a batch, flat [size] float32, for the caller to keep; None if anything in the batch is not finite."""
         grad = self._adapters[number].grad
@@ -88,10 +98,10 @@ class Pack:
 
     def _compute(self, placement: Placement, adapters: Sequence[TrainingAdapter], objective: Objective) -> Tensor:
         """Log-probabilities [M, K] of all targets of the pass; with gradients also the backward pass."""
-        recompute = self._train and placement.ids.numel() > self._recompute_tokens
-        base, gradient = self._base, objective.gradient if self._train else None
+        recompute = self.train and placement.ids.numel() > self._recompute_tokens
+        base, gradient = self._base, objective.gradient if self.train else None
         spans = [Span(*ends, adapter) for ends, adapter in zip(_pairs(placement.row_ends), adapters, strict=True)]
-        with base.mixed(SpanMix(spans)), base.recomputing(recompute), torch.set_grad_enabled(self._train):
+        with base.mixed(SpanMix(spans)), base.recomputing(recompute), torch.set_grad_enabled(self.train):
             hidden = base.hidden(placement.ids, **placement.options)
             real = placement.tokens(hidden.detach())
             on_head = self._on_head(placement, adapters)

@@ -1,0 +1,36 @@
+"""A process's place in its group, as torchrun tells it. Knows no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from openrl.machine import usable_cores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    rank: int
+    world: int  #: processes of the group, over all machines
+    local_rank: int
+    local_world: int  #: those on this machine
+    host: str  #: where rank 0 is
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def threads(self, wish: int) -> int:
+        """CPU threads of this process: as wished, or its share of this machine's cores."""
+        return wish or max(1, usable_cores() // self.local_world)
+
+
+def place_in(environment: Mapping[str, str]) -> Place | None:
+    """None for a process that torchrun did not start, or that it started alone."""
+    if "TORCHELASTIC_RUN_ID" not in environment or int(environment["WORLD_SIZE"]) == 1:
+        return None
+    return Place(
+        rank=int(environment["RANK"]),
+        world=int(environment["WORLD_SIZE"]),
+        local_rank=int(environment["LOCAL_RANK"]),
+        local_world=int(environment["LOCAL_WORLD_SIZE"]),
+        host=environment["MASTER_ADDR"],
+    )

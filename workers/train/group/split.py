@@ -1,0 +1,56 @@
+"""A pack computed by all ranks of a group: each runs its rows, then everybody has what one process would have."""
+
+from collections import defaultdict
+
+from workers.model.base import BaseModel
+from workers.model.sharding import idle_pass
+from workers.train.group.link import Link
+from workers.train.group.shares import shares
+from workers.train.group.verbs import Part, decode_part, encode
+from workers.train.pack import Pack
+
+
+class Split:
+    """What a TrainEngine takes as `carry_out`. All ranks must hand it the same packs in the same order."""
+
+    def __init__(self, base: BaseModel, link: Link) -> None:
+        self._base, self._link = base, link
+
+    def __call__(self, pack: Pack, pack_tokens: int) -> None:
+        """Passes hold at most the rank's part of `pack_tokens`. Sums, log-probabilities and gradients are whole after.
+
+        What is not finite on one rank is so on all: so they judge a batch alike.
+        """
+        rank, count = self._link.rank, self._link.world
+        folds = self._base.folds
+        mine = list(pack.passes(max(1, pack_tokens // count), lambda texts: shares(texts, count, folds=folds)[rank]))
+        rounds = self._link.most(len(mine))
+        for one in mine:
+            pack.run(one)
+        for _ in range(len(mine), rounds):
+            idle_pass(self._base, train=pack.train)
+        _merge(pack, [decode_part(data) for data in self._link.exchange(encode(_part(pack)))])
+        self._link.add_up(pack.gradients)
+
+
+def _part(pack: Pack) -> Part:
+    found = [
+        (number, place, values)
+        for number, batch in enumerate(pack.logprobs)
+        for place, values in enumerate(batch)
+        if values is not None
+    ]
+    return Part(sums=[dict(sums) for sums in pack.sums], logprobs=found)
+
+
+def _merge(pack: Pack, parts: list[Part]) -> None:
+    """Added up in the order of ranks, so that everybody rounds alike."""
+    for number in range(len(pack.sums)):
+        whole: defaultdict[str, float] = defaultdict(float)
+        for part in parts:
+            for name, value in part.sums[number].items():
+                whole[name] += value
+        pack.sums[number] = whole
+    for part in parts:
+        for number, place, values in part.logprobs:
+            pack.logprobs[number][place] = values
