@@ -19,37 +19,66 @@ from openrl.domain.run import AdamParams, LoraSpec
 from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.port import Held
 from workers.train.batch import Batch
+from workers.train.paging import Paging
 from workers.train.residents import Residents
 from workers.train.snapshots import Snapshots
+from workers.train.tiers import Budgets
 from workers.train.work import TrainWork
 
 RUN = RunId("s:train:0")
+ROOMY = Budgets(device=1_000_000, host=None)
+
+
+class Diary(list[str]):
+    """What was done to a run; as large as its first entry says."""
+
+    @property
+    def most_bytes(self) -> int:
+        return int(self[0].removeprefix("rank "))
+
+    size_bytes = most_bytes
 
 
 class DiaryEngine:
     """A run is the diary of its changes."""
 
     def __init__(self) -> None:
-        self.diaries: dict[str, list[str]] = {}
+        self.diaries: dict[str, Diary] = {}
+        self.in_host: set[str] = set()
         self.calls = 0
 
     def has(self, run: str) -> bool:
         return run in self.diaries
 
-    def create(self, run: str, lora: LoraSpec) -> None:
-        self.calls += 1
-        self.diaries[run] = [f"rank {lora.rank}"]
+    def run(self, run: str) -> Diary:
+        return self.diaries[run]
 
-    def load(self, run: str, files: dict[str, bytes], *, with_optimizer: bool) -> None:
-        self.diaries[run] = json.loads(files["diary"])
+    def put(self, run: str, state: Diary) -> None:
+        self.diaries[run] = state
+
+    def to_device(self, run: str) -> None:
+        self.in_host.discard(run)
+
+    def to_host(self, run: str) -> int:
+        self.in_host.add(run)
+        return self.diaries[run].size_bytes
+
+    def fresh(self, lora: LoraSpec) -> Diary:
+        self.calls += 1
+        return Diary([f"rank {lora.rank}"])
+
+    def restored(self, files: dict[str, bytes]) -> Diary:
+        return Diary(json.loads(files["diary"]))
 
     def drop(self, run: str) -> None:
         self.diaries.pop(run, None)
+        self.in_host.discard(run)
 
-    def checkpoint(self, run: str, *, with_gradient: bool = False) -> dict[str, bytes]:
+    def snapshot(self, run: str) -> dict[str, bytes]:
         return {"diary": json.dumps(self.diaries[run]).encode()}
 
     def optim_step(self, run: str, adam: AdamParams) -> dict[str, float]:
+        assert run not in self.in_host
         self.calls += 1
         if adam.learning_rate == 666:
             self.diaries[run].append("gradient dropped")
@@ -58,6 +87,7 @@ class DiaryEngine:
         return {"lr": adam.learning_rate}
 
     def pass_over(self, batch: Batch) -> BatchResult:
+        assert batch.run_id not in self.in_host
         self.calls += 1
         if batch.loss is Loss.DRO:
             raise FieldInvalid("data", "bad")
@@ -82,7 +112,7 @@ class AtOnce:
 class Worker:
     """A worker process of its own on a common ledger and depot."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: "World", name: str, budgets: Budgets = ROOMY) -> None:
         self.ledger = world.ledger.seen_by(name)
         self.engine = DiaryEngine()
         self.residents = Residents()
@@ -90,13 +120,14 @@ class Worker:
         loop: Any = AtOnce(self.engine)
         saving: Any = None
         clock = world.clock
-        self.work = TrainWork(engine, loop, self.ledger, world.depot, saving, self.residents, clock)
+        self.paging = Paging(engine, self.residents, budgets, lambda run: self.snapshots.page_out(run))
+        self.work = TrainWork(engine, loop, self.ledger, world.depot, saving, self.residents, self.paging, clock)
         self.snapshots = Snapshots(
             self.residents,
             self.ledger,
             world.depot,
-            state=self.work.state,
-            forget=self.work.forget,
+            state=self.engine.snapshot,
+            forget=self.paging.forget,
             every_seconds=5.0,
             idle_seconds=60.0,
             clock=clock,
@@ -117,7 +148,7 @@ class Worker:
             self.ledger.done(held, result)
 
     @property
-    def diary(self) -> list[str]:
+    def diary(self) -> Diary:
         return self.engine.diaries[RUN]
 
 
