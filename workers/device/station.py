@@ -91,6 +91,7 @@ def _train(
     balance = Balance(here.ledger, residents, snapshots)
     closing.callback(here.ledger.leave)
     closing.callback(snapshots.flush)
+    closing.callback(paging.tell)
     closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
     closing.callback(Ticker("balance", BALANCE_SECONDS, balance.tick).start().stop)
     closing.callback(Ticker("paging", PAGING_SECONDS, paging.tell).start().stop)
