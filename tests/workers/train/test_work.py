@@ -4,7 +4,10 @@ The engine here remembers a run as the list of what was done to it, so that two 
 """
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 import pytest
@@ -154,17 +157,31 @@ class Worker:
 
 class World:
     def __init__(self, folder: str) -> None:
-        self.now = 1000.0
+        self._time = [1000.0]  #: in common with copies
         self.ledger = MemoryLedger(lambda bell: None, clock=self.clock)
         self.depot = FsspecDepot(f"file://{folder}")
-        self.turns = 0
+        self.run, self.turns = RUN, 0
+
+    def with_run(self, name: str) -> "World":
+        """The same world, where another run is born."""
+        other = copy(self)
+        other.run, other.turns = RunId(name), 0
+        return other
 
     def clock(self) -> float:
-        return self.now
+        return self._time[0]
+
+    @property
+    def now(self) -> float:
+        return self._time[0]
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self._time[0] = seconds
 
     def append(self, action: TrainAction) -> OpId:
-        op_id = OpId(f"op{self.turns}")
-        op = TrainOp(id=op_id, tenant=TenantId("t"), run=RUN, turn=self.turns, action=action)
+        op_id = OpId(f"op{self.turns} of {self.run}")
+        op = TrainOp(id=op_id, tenant=TenantId("t"), run=self.run, turn=self.turns, action=action)
         self.turns += 1
         return self.ledger.append(op, Bell(op=op_id, queue="q", task="t", summary=""))
 
@@ -382,3 +399,118 @@ def test_a_run_that_left_memory_may_go_on_anywhere(world: World, first: Worker) 
     first.ledger.stay()
     second.serve(world.step(4))
     assert second.diary == [*diary, "step 4"]
+
+
+# ------------------------------------------------------------------------------------------------ room
+CRAMPED = Budgets(device=8, host=None)  #: two runs of rank 4
+
+
+def test_runs_that_do_not_fit_go_to_the_depot_and_come_back_as_they_were(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    runs = [world.with_run(f"run{at}") for at in range(5)]
+    for each in runs:
+        worker.serve(each.create())
+    for rate in (1, 2, 3):
+        for each in runs:
+            worker.serve(each.step(rate))
+            assert len(worker.engine.diaries) <= 2
+            assert worker.engine.diaries[each.run] == ["rank 4", *(f"step {done}" for done in range(1, rate + 1))]
+    assert worker.engine.calls == 5 + 15, "everything was written before it left: nothing was done again"
+
+
+def test_a_run_that_left_to_make_room_may_go_on_anywhere(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    runs = [world.with_run(f"run{at}") for at in range(3)]
+    for each in runs:
+        worker.serve(each.create())
+    worker.ledger.stay()
+    second = Worker(world, "second")
+    second.serve(runs[0].step(1))
+    assert second.engine.diaries[runs[0].run] == ["rank 4", "step 1"]
+    assert second.ledger.claim(runs[2].step(1)) is None, "this one is in the first one's memory"
+
+
+def test_a_run_that_moved_to_main_memory_keeps_its_lease_and_comes_back_without_the_depot(world: World) -> None:
+    worker = Worker(world, "small", Budgets(device=8, host=100))
+    runs = [world.with_run(f"run{at}") for at in range(4)]
+    for each in runs:
+        worker.serve(each.create())
+    assert worker.engine.in_host == {"run0", "run1"}
+    for rate in (1, 2):
+        for each in runs:
+            worker.serve(each.step(rate))
+    assert world.snapshot_folders() == set()
+    assert [worker.engine.diaries[each.run] for each in runs] == [["rank 4", "step 1", "step 2"]] * 4
+    assert all(resident.lease.epoch == 1 for resident in worker.residents.runs.values())
+
+
+def test_a_run_with_an_op_held_does_not_leave(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    first, second, third = (world.with_run(f"run{at}") for at in range(3))
+    worker.serve(first.create())
+    worker.serve(second.create())
+    held = worker.claim(first.step(1))
+    worker.serve(third.create())
+    assert first.run in worker.engine.diaries, "although it was used longest ago"
+    assert second.run not in worker.engine.diaries
+    worker.ledger.done(held, worker.work(held))
+
+
+def test_a_run_that_another_worker_took_over_makes_room(world: World) -> None:
+    """This worker slept; what it has of the run is whole in a snapshot, so it writes none that could be refused."""
+    worker = Worker(world, "small", CRAMPED)
+    first, second, third = (world.with_run(f"run{at}") for at in range(3))
+    worker.serve(first.create())
+    worker.snapshots.flush()
+    world.now += 60
+    other = Worker(world, "other")
+    other.serve(first.step(1))
+    worker.serve(second.create())
+    worker.serve(third.create())
+    assert first.run not in worker.engine.diaries
+    other.serve(first.step(2))
+    assert other.engine.diaries[first.run] == ["rank 4", "step 1", "step 2"]
+
+
+def test_while_a_snapshot_is_on_its_way_no_other_is_begun_and_the_run_stays(
+    world: World, first: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first.serve(world.create())
+    put_folder, under_way, go_on = world.depot.put_folder, threading.Event(), threading.Event()
+
+    def slowly(key: str, files: Any) -> int:
+        under_way.set()
+        assert go_on.wait(5)
+        return put_folder(key, files)
+
+    monkeypatch.setattr(world.depot, "put_folder", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(first.snapshots.write, RUN)
+        assert under_way.wait(5)
+        first.serve(world.step(1))
+        first.snapshots.write(RUN)
+        assert not first.snapshots.page_out(RUN)
+        go_on.set()
+        writing.result(5)
+    assert [op.turn for op in first.ledger.journal(RUN)] == [1]
+    assert first.snapshots.page_out(RUN)
+    first.serve(world.step(2))
+    assert first.diary == ["rank 4", "step 1", "step 2"]
+
+
+def test_a_worker_that_drains_makes_nobody_wait_for_room(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    held = worker.claim(world.create())
+    worker.paging.drain()
+    with pytest.raises(Draining):
+        worker.work(held)
+
+
+def test_loading_happens_beside_the_passes(world: World, first: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run comes from the depot without the device's thread."""
+    first.serve(world.create())
+    first.snapshots.flush()
+    first.snapshots.hand_over(RUN)
+    monkeypatch.setattr(AtOnce, "call", lambda *_: pytest.fail("the device's thread was asked"))
+    first.serve(world.batch())
+    assert first.diary == ["rank 4", "pass"]
