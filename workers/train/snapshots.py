@@ -114,7 +114,8 @@ class Snapshots:
         with self._residents.lock(run):
             self.write(run)
             resident = self._residents.runs.get(run)
-            if resident is None:  # another worker's by now
+            if resident is None:  # another worker's by now, or left by a recovery that failed
+                self._forget(run)
                 return True
             if resident.changed_at is not None or resident.writing:
                 return False

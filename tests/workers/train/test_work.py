@@ -14,7 +14,15 @@ import pytest
 
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.datum import Loss
-from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, GradientNotFinite, RunLost
+from openrl.domain.errors import (
+    CallerError,
+    ClaimLost,
+    Draining,
+    FieldInvalid,
+    GradientNotFinite,
+    LedgerUnreachable,
+    RunLost,
+)
 from openrl.domain.ids import OpId, RunId, TenantId
 from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
 from openrl.domain.outcome import BatchResult, failure_of
@@ -487,6 +495,7 @@ def test_while_a_snapshot_is_on_its_way_no_other_is_begun_and_the_run_stays(
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(first.snapshots.write, RUN)
         assert under_way.wait(5)
+        assert not first.snapshots.page_out(RUN)
         first.serve(world.step(1))
         first.snapshots.write(RUN)
         assert not first.snapshots.page_out(RUN)
@@ -501,9 +510,14 @@ def test_while_a_snapshot_is_on_its_way_no_other_is_begun_and_the_run_stays(
 def test_a_worker_that_drains_makes_nobody_wait_for_room(world: World) -> None:
     worker = Worker(world, "small", CRAMPED)
     held = worker.claim(world.create())
-    worker.paging.drain()
-    with pytest.raises(Draining):
-        worker.work(held)
+    with ThreadPoolExecutor(1) as pool, worker.paging.at_work(RunId("large")):
+        worker.paging.enter(RunId("large"), Diary(["rank 8"]))
+        waiting = pool.submit(worker.work, held)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        worker.work.drain()
+        with pytest.raises(Draining):
+            waiting.result(5)
 
 
 def test_loading_happens_beside_the_passes(world: World, first: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,3 +528,24 @@ def test_loading_happens_beside_the_passes(world: World, first: Worker, monkeypa
     monkeypatch.setattr(AtOnce, "call", lambda *_: pytest.fail("the device's thread was asked"))
     first.serve(world.batch())
     assert first.diary == ["rank 4", "pass"]
+
+
+def test_what_a_failed_recovery_left_in_memory_makes_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    first, second, third = (world.with_run(f"run{at}") for at in range(3))
+
+    def unreachable(run: RunId) -> None:
+        raise LedgerUnreachable("gone")
+
+    worker.serve(first.create())
+    worker.snapshots.hand_over(first.run)
+    with monkeypatch.context() as broken:
+        broken.setattr(worker.ledger, "journal", unreachable)
+        held = worker.claim(first.step(2))
+        with pytest.raises(LedgerUnreachable):
+            worker.work(held)
+    assert first.run in worker.engine.diaries
+    worker.ledger.give_back(held)
+    for each in (second, third):
+        worker.serve(each.create())
+    assert first.run not in worker.engine.diaries
