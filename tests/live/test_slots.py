@@ -13,8 +13,8 @@ from loops import sft_datum
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
-#: OPENRL_TEST_RUNS=1000 for the record.
-RUNS = int(os.environ.get("OPENRL_TEST_RUNS", "200"))
+#: TEST_RUNS=1000 for the record.
+RUNS = int(os.environ.get("TEST_RUNS", "200"))
 KINDS = 5  #: different seeds and targets; the others repeat them
 RUN_MB = 0.168  #: rank 4 of the tiny model: weights, moments and gradient
 ROOM = 40  #: runs that memory holds
