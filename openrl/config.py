@@ -38,6 +38,12 @@ class Train(BaseModel, extra="forbid", frozen=True):
     """A run that nobody used for so long leaves the worker's memory; its next operation brings it back."""
     group_seconds: float = Field(120.0, gt=0)
     """A process of a group that is silent, or keeps the others waiting, for so long is lost, and the group ends."""
+    device_memory_mb: float = Field(0.0, ge=0)
+    """Memory for the weights, moments and gradients of runs where the device computes; those used last stay. 0 takes a
+    quarter of what is free once the base model is loaded."""
+    host_memory_mb: float = Field(0.0, ge=0)
+    """Main memory for runs that found no room on a CUDA device, before they go to the depot; 0 takes half of what is
+    free. Elsewhere the device's memory is main memory and this is not used."""
     max_lora_rank: int = Field(256, ge=1)
     """The largest rank that clients may ask for."""
 

@@ -15,6 +15,7 @@ from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_threads, side_by_side
+from workers.sample.cache import free_bytes
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
@@ -23,9 +24,11 @@ from workers.train.balance import EVERY_SECONDS as BALANCE_SECONDS
 from workers.train.balance import Balance
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.paging import Paging
 from workers.train.residents import Residents
 from workers.train.saving import Saving
 from workers.train.snapshots import Snapshots
+from workers.train.tiers import Budgets
 from workers.train.work import TrainWork
 
 if TYPE_CHECKING:  # groups are rare, and what they need of torch is slow to import
@@ -34,6 +37,7 @@ if TYPE_CHECKING:  # groups are rare, and what they need of torch is slow to imp
 log = logging.getLogger(__name__)
 
 SNAPSHOT_TICK_SECONDS = 0.5
+PAGING_SECONDS = 10.0  #: between two lines of the log about runs that came and went
 
 
 def equip(
@@ -111,22 +115,37 @@ def _train(
 ) -> None:
     """Training with recovery: at the end every run is in a snapshot, and its lease is given up."""
     residents = Residents()
-    work = TrainWork(engine, loop, here.ledger, here.depot, saving, residents)
+    paging = Paging(engine, residents, _budgets(settings, engine), lambda run: snapshots.page_out(run))
     snapshots = Snapshots(
         residents,
         here.ledger,
         here.depot,
-        state=work.state,
-        forget=work.forget,
+        state=engine.snapshot,
+        forget=paging.forget,
         every_seconds=settings.train.snapshot_seconds,
         idle_seconds=settings.train.idle_seconds,
     )
-    here.works["train"] = work
+    here.works["train"] = TrainWork(engine, loop, here.ledger, here.depot, saving, residents, paging)
     balance = Balance(here.ledger, residents, snapshots)
     closing.callback(here.ledger.leave)
     closing.callback(snapshots.flush)
+    closing.callback(paging.tell)
     closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
     closing.callback(Ticker("balance", BALANCE_SECONDS, balance.tick).start().stop)
+    closing.callback(Ticker("paging", PAGING_SECONDS, paging.tell).start().stop)
+
+
+def _budgets(settings: Settings, engine: TrainEngine) -> Budgets:
+    budgets = Budgets.of(
+        device_mb=settings.train.device_memory_mb,
+        host_mb=settings.train.host_memory_mb,
+        free_device=free_bytes(engine.base.device),
+        free_host=free_memory_bytes(),
+        apart=engine.ferry.apart,
+    )
+    host = "" if budgets.host is None else f", {budgets.host / 1e6:.0f} MB of main memory"
+    log.info("runs may take %.0f MB of the device%s", budgets.device / 1e6, host, extra={"action": "start"})
+    return budgets
 
 
 def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:

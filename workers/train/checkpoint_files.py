@@ -1,4 +1,4 @@
-"""A run's whole state as files: the adapter in PEFT's format, the optimizer beside it."""
+"""A run as files for users: the adapter in PEFT's format, the optimizer beside it. A pending gradient is left out."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,9 @@ from workers.train.run_state import RunState
 OPTIMIZER = "optimizer.safetensors"
 
 
-def write(run: RunState, base_model_name: str, *, with_gradient: bool) -> dict[str, bytes]:
-    """PEFT files and `optimizer.safetensors`: flat float32 `m` and `v` (and `grad`), int64 `step`."""
+def write(run: RunState, base_model_name: str) -> dict[str, bytes]:
+    """PEFT files and `optimizer.safetensors`: flat float32 `m` and `v`, int64 `step`."""
     tensors = {"m": run.m, "v": run.v, "step": torch.tensor([run.step])}
-    if with_gradient and run.grad is not None:
-        tensors["grad"] = run.grad
     packed = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, {"format": "pt"})
     return {**to_files(run.shape, run.weights, base_model_name), OPTIMIZER: packed}
 
@@ -40,4 +38,4 @@ def _restore(run: RunState, files: Mapping[str, bytes]) -> None:
         raise AdapterUnsupported(OPTIMIZER, problem) from error
     if m.shape != run.weights.shape or v.shape != run.weights.shape:
         raise AdapterUnsupported(OPTIMIZER, "it belongs to an adapter of another rank or other layers")
-    run.m, run.v, run.step, run.grad = m, v, int(step), tensors.get("grad")
+    run.m, run.v, run.step = m, v, int(step)

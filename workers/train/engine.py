@@ -1,6 +1,7 @@
 """The train engine: Tinker's verbs over tensors for many runs on one base model.
 
-It knows no ops, HTTP, brokers or settings. One thread calls it at a time.
+It knows no ops, HTTP, brokers or settings. One thread calls at a time what runs the model; what a run owns may be put,
+moved and read by any thread while no call is at work on that run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +11,9 @@ from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.adapter_files import to_files
 from workers.model.base import BaseModel
-from workers.train import adam, checkpoint_files, fused_adam, packing
+from workers.train import adam, checkpoint_files, fused_adam, packing, snapshot_file
 from workers.train.batch import Batch, check
+from workers.train.ferry import Ferry, pinned_bytes
 from workers.train.objective import metrics_of
 from workers.train.pack import Pack
 from workers.train.run_state import RunState
@@ -37,21 +39,48 @@ class TrainEngine:
         self.base = base
         self._carry_out = carry_out or _alone
         self._name, self._pack_tokens, self._recompute_tokens = name, pack_tokens, recompute_tokens
+        self.ferry = Ferry(base.device)
         self._runs: dict[str, RunState] = {}
         self._places = self._padding = 0  #: of the last forward_backward: tokens that ran, padding among them
 
     # ------------------------------------------------------------------------------------------------ runs
+    def fresh(self, lora: LoraSpec) -> RunState:
+        """A new run's state. Raises FieldInvalid for an impossible spec. From any thread."""
+        return RunState.fresh(self.base.layout, lora)
+
+    def read(self, files: Mapping[str, bytes], *, with_optimizer: bool) -> RunState:
+        """The state in files that `checkpoint` wrote, or in those of any PEFT adapter where `with_optimizer` is false.
+        Raises AdapterUnsupported. From any thread."""
+        return checkpoint_files.read(self.base.layout, files, with_optimizer=with_optimizer)
+
+    def restored(self, files: Mapping[str, bytes]) -> RunState:
+        """The state that `snapshot` wrote. Raises AdapterUnsupported. From any thread."""
+        return snapshot_file.read(self.base.layout, files)
+
+    def put(self, run_id: str, state: RunState) -> None:
+        """A run with this state; one of that id is replaced. From any thread, as everything about a run that no call is
+        at work on."""
+        self._runs[run_id] = self.ferry.to_device(state)
+
+    def to_device(self, run_id: str) -> None:
+        """A run that was sent to main memory comes back, if it is not there yet; before any call that computes with it.
+        Raises RunNotFound. From any thread."""
+        self._runs[run_id] = self.ferry.to_device(self.run(run_id))
+
+    def to_host(self, run_id: str) -> int:
+        """A run leaves the device's memory for main memory. Answers the bytes it takes there. Raises RunNotFound. From
+        any thread."""
+        self._runs[run_id] = moved = self.ferry.to_host(self.run(run_id))
+        return sum(pinned_bytes(vector.nbytes) for vector in moved.vectors)
+
     def create(self, run_id: str, lora: LoraSpec) -> None:
-        """A new run with a fresh adapter; one of that id is replaced. Raises FieldInvalid for an impossible spec."""
-        self._runs[run_id] = RunState.fresh(self.base.layout, lora, self.base.device)
+        """A new run with a fresh adapter."""
+        self.put(run_id, self.fresh(lora))
 
     def load(self, run_id: str, files: Mapping[str, bytes], *, with_optimizer: bool) -> None:
-        """A run with the weights in `files` (PEFT's format), and with the optimizer's moments if asked for.
-
-        A run of that id is replaced, its gradient dropped. Raises AdapterUnsupported.
-        """
-        run = checkpoint_files.read(self.base.layout, files, with_optimizer=with_optimizer)
-        self._runs[run_id] = run.to(self.base.device)
+        """A run with the weights in `files` (PEFT's format), and with the optimizer's moments if asked for; no
+        gradient."""
+        self.put(run_id, self.read(files, with_optimizer=with_optimizer))
 
     def drop(self, run_id: str) -> None:
         """Forgets a run, if it is there."""
@@ -103,9 +132,13 @@ class TrainEngine:
         run = self.run(run_id)
         return to_files(run.shape, run.weights, self._name)
 
-    def checkpoint(self, run_id: str, *, with_gradient: bool = False) -> dict[str, bytes]:
-        """PEFT files and the optimizer, from which `load` goes on exactly; the pending gradient too if asked for."""
-        return checkpoint_files.write(self.run(run_id), self._name, with_gradient=with_gradient)
+    def checkpoint(self, run_id: str) -> dict[str, bytes]:
+        """PEFT files and the optimizer, from which `load` goes on; a pending gradient is not in them."""
+        return checkpoint_files.write(self.run(run_id), self._name)
+
+    def snapshot(self, run_id: str) -> dict[str, memoryview]:
+        """All of a run, its pending gradient too, from which `restored` goes on exactly."""
+        return snapshot_file.write(self.run(run_id))
 
     # ------------------------------------------------------------------------------------------------ inside
     def _problem(self, batch: Batch) -> CallerError | None:

@@ -27,7 +27,9 @@ from openrl.ledger.port import Held, Lease, Ledger
 from workers.device.loop import DeviceLoop
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.paging import Paging
 from workers.train.residents import Resident, Residents
+from workers.train.run_state import RunState
 from workers.train.saving import Saving
 
 log = logging.getLogger(__name__)
@@ -42,10 +44,11 @@ class TrainWork:
         depot: Depot,
         saving: Saving,
         residents: Residents,
+        paging: Paging[RunState],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine, self._loop, self._ledger, self._depot = engine, loop, ledger, depot
-        self._saving, self._residents, self._clock = saving, residents, clock
+        self._saving, self._residents, self._paging, self._clock = saving, residents, paging, clock
         self._draining = False
 
     def __call__(self, held: Held) -> Result:
@@ -55,7 +58,8 @@ class TrainWork:
         if self._draining:
             raise Draining
         since = self._clock() - held.waited_seconds
-        with self._residents.lock(op.run):  # a lapsed claim can bring a turn twice, even at the same time
+        # A lapsed claim can bring a turn twice, even at the same time.
+        with self._residents.lock(op.run), self._paging.at_work(op.run):
             if self._residents.is_outdated(lease):  # a thread that slept through its turn
                 raise ClaimLost(op.id)
             resident = self._residents.under(lease) or self._recover(op, lease)
@@ -73,16 +77,7 @@ class TrainWork:
 
     def drain(self) -> None:
         self._draining = True
-
-    # ------------------------------------------------------------------------------------------ for snapshots
-    def state(self, run: RunId) -> dict[str, bytes]:
-        """All of a run as files, its pending gradient too."""
-        return self._loop.call(lambda: self._engine.checkpoint(run, with_gradient=True))
-
-    def forget(self, run: RunId) -> None:
-        """Drop a run from memory."""
-        self._residents.runs.pop(run, None)
-        self._loop.call(lambda: self._engine.drop(run))
+        self._paging.drain()
 
     # ------------------------------------------------------------------------------------------ applying
     def _apply(self, op: TrainOp, resident: Resident, since: float) -> None:
@@ -99,11 +94,11 @@ class TrainWork:
     def _recover(self, op: TrainOp, lease: Lease) -> Resident:
         """The run as it was before `op`."""
         started = self._clock()
-        self.forget(op.run)
+        self._paging.forget(op.run)
         if lease.snapshot is not None:
-            files = self._depot.get_folder(lease.snapshot)
-            self._loop.call(lambda: self._engine.load(op.run, files, with_optimizer=True))
-        resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started)
+            self._paging.enter(op.run, self._engine.restored(self._depot.get_folder(lease.snapshot)))
+            self._paging.came()
+        resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started, snapshot=lease.snapshot)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
             self._apply(each, resident, self._clock())
@@ -111,7 +106,8 @@ class TrainWork:
                 raise RunLost(op.run)
         self._residents.runs[op.run] = resident
         if lease.snapshot is not None or again:
-            log.info(
+            log.log(
+                logging.INFO if again else logging.DEBUG,  # without any it was only in the depot
                 "recovered from turn %d, %d ops applied again, in %.2f s",
                 lease.snapshot_turn,
                 len(again),
@@ -127,7 +123,7 @@ class TrainWork:
             raise RunLost(op.run)
         match action:
             case CreateRun():
-                self._loop.call(lambda: self._engine.create(op.run, action.lora))
+                self._paging.enter(op.run, self._engine.fresh(action.lora))
                 return RunCreated(run=op.run)
             case LoadWeights():
                 return self._load(op.run, action)
@@ -136,18 +132,16 @@ class TrainWork:
             case OptimStep():
                 return StepResult(metrics=self._loop.optim_step(op.run, action.adam, since))
             case SaveWeights():
-                files = self._loop.call(lambda: self._engine.checkpoint(op.run))
-                return self._saving.weights(op, action, files)
+                return self._saving.weights(op, action, self._engine.checkpoint(op.run))
             case SavePolicy():
-                files = self._loop.call(lambda: self._engine.adapter(op.run))
-                return self._saving.policy(op, action, files)
+                return self._saving.policy(op, action, self._engine.adapter(op.run))
 
     def _load(self, run: RunId, action: LoadWeights) -> WeightsLoaded:
         try:
             files = self._depot.get_folder(action.source)
         except KeyError:
             raise CheckpointMissing(action.path) from None
-        self._loop.call(lambda: self._engine.load(run, files, with_optimizer=action.with_optimizer))
+        self._paging.enter(run, self._engine.read(files, with_optimizer=action.with_optimizer))
         return WeightsLoaded(run=run, path=action.path)
 
 

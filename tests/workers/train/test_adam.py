@@ -10,7 +10,7 @@ from workers.train.run_state import RunState
 
 @pytest.fixture
 def run(base: BaseModel) -> RunState:
-    return RunState.fresh(base.layout, LoraSpec(rank=2, seed=4), torch.device("cpu"))
+    return RunState.fresh(base.layout, LoraSpec(rank=2, seed=4))
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,24 @@ rank 0's own business. What the others do is in `follower.py`.
 """
 
 import logging
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from openrl.domain.errors import CallerError
 from openrl.domain.outcome import BatchResult
-from openrl.domain.run import AdamParams, LoraSpec
+from openrl.domain.run import AdamParams
 from workers.model.base import BaseModel
+from workers.train import snapshot_file
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.ferry import Ferry
 from workers.train.group.link import Link
 from workers.train.group.pulse import Lost
 from workers.train.group.split import Split
-from workers.train.group.verbs import Create, Drop, Load, Step, Steps, Stop, Train, Verb, encode
+from workers.train.group.verbs import Drop, Put, Step, Steps, Stop, Train, Verb, encode
+from workers.train.run_state import RunState
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +36,14 @@ class GroupEngine(TrainEngine):
     def __init__(self, base: BaseModel, link: Link, lost: Lost, *, name: str = "", pack_tokens: int = 16_384) -> None:
         """The others must `follow` with an engine of the same `pack_tokens`, those of all ranks, on the same base."""
         super().__init__(base, name=name, pack_tokens=pack_tokens, carry_out=Split(base, link))
+        self.ferry = Ferry(base.device, tiers=False)  # what leaves this rank's device leaves the others' too
         self._link, self._lost = link, lost
+        self._turn = threading.Lock()  #: one verb at a time: runs come and go beside the passes
 
-    def create(self, run_id: str, lora: LoraSpec) -> None:
-        lora = lora if lora.seed is not None else replace(lora, seed=secrets.randbits(63))
-        with self._together(Create(run_id, lora)):
-            super().create(run_id, lora)
-
-    def load(self, run_id: str, files: Mapping[str, bytes], *, with_optimizer: bool) -> None:
-        with self._together(Load(run_id, with_optimizer, list(files)), *files.values()):
-            super().load(run_id, files, with_optimizer=with_optimizer)
+    def put(self, run_id: str, state: RunState) -> None:
+        files = snapshot_file.write(state)
+        with self._together(Put(run_id, list(files)), *files.values()):
+            super().put(run_id, state)
 
     def drop(self, run_id: str) -> None:
         with self._together(Drop(run_id)):
@@ -66,27 +67,32 @@ class GroupEngine(TrainEngine):
 
     def stop(self) -> None:
         """The others stop following; the engine is of no use after."""
-        self._link.send(encode(Stop()))
+        with self._turn:
+            self._link.send(encode(Stop()))
 
     @contextmanager
-    def _together(self, verb: Verb, *files: bytes) -> Iterator["_End"]:
+    def _together(self, verb: Verb, *files: bytes | memoryview) -> Iterator["_End"]:
         """The others are told, and must end as the block did."""
         end = _End()
         try:
-            for data in (encode(verb), *files):
-                self._link.send(data)
-            try:
-                yield end
-            except CallerError as error:
-                self._link.agree(type(error).__name__)
-                raise
-            self._link.agree(end.told)
+            with self._turn:
+                yield from self._carried_out(end, verb, files)
         except CallerError:
             raise
         except BaseException as error:
             log.exception("a verb failed on rank 0", extra={"action": "group"})
             self._lost(f"{type(error).__name__} on rank 0")
             raise
+
+    def _carried_out(self, end: "_End", verb: Verb, files: Sequence[bytes | memoryview]) -> Iterator["_End"]:
+        for data in (encode(verb), *files):
+            self._link.send(data)
+        try:
+            yield end
+        except CallerError as error:
+            self._link.agree(type(error).__name__)
+            raise
+        self._link.agree(end.told)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from openrl.domain.errors import CallerError
 from workers.train.engine import TrainEngine
 from workers.train.group.engine import DONE, told, told_of_steps
 from workers.train.group.link import Link
-from workers.train.group.verbs import Create, Drop, Load, Step, Steps, Stop, Train, Verb, decode_verb
+from workers.train.group.verbs import Drop, Put, Step, Steps, Stop, Train, Verb, decode_verb
 
 
 def follow(link: Link, engine: TrainEngine) -> None:
@@ -20,11 +20,8 @@ def follow(link: Link, engine: TrainEngine) -> None:
 def _carry_out(link: Link, engine: TrainEngine, verb: Verb) -> str:
     """Answers what ranks must agree on."""
     match verb:
-        case Create():
-            engine.create(verb.run, verb.lora)
-        case Load():
-            files = {name: link.receive() for name in verb.files}
-            engine.load(verb.run, files, with_optimizer=verb.with_optimizer)
+        case Put():
+            engine.put(verb.run, engine.restored({name: link.receive() for name in verb.files}))
         case Drop():
             engine.drop(verb.run)
         case Train():

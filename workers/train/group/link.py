@@ -30,7 +30,7 @@ class Link:
         self._calls = dist.new_group(backend="gloo", timeout=FOREVER)
         self._talk = dist.new_group(backend="gloo", timeout=timedelta(seconds=wait_seconds))
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Rank 0 to all others, who `receive` it."""
         self._from_first(torch.tensor([len(data)]))
         for start in range(0, len(data), PIECE):
@@ -83,6 +83,6 @@ class Link:
         dist.broadcast(tensor, src=0, group=self._calls)
 
 
-def _tensor(data: bytes) -> Tensor:
+def _tensor(data: bytes | memoryview) -> Tensor:
     """Bytes with their own memory: torch warns of tensors over read-only memory."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)

@@ -1,22 +1,18 @@
-"""What rank 0 tells the others to do, as msgpack. The files of a `Load` follow it one by one, outside of it."""
+"""What rank 0 tells the others to do, as msgpack. The files of a `Put` follow it one by one, outside of it."""
 
 from typing import Any
 
 import msgspec
 
-from openrl.domain.run import AdamParams, LoraSpec
+from openrl.domain.run import AdamParams
 from openrl.domain.tensor import Tensor
 from workers.train.batch import Batch
 
 
-class Create(msgspec.Struct, frozen=True, tag=True):
-    run: str
-    lora: LoraSpec  #: with a seed, so that everybody draws the same weights
+class Put(msgspec.Struct, frozen=True, tag=True):
+    """A run with the state in a snapshot's files."""
 
-
-class Load(msgspec.Struct, frozen=True, tag=True):
     run: str
-    with_optimizer: bool
     files: list[str]  #: names, in the order in which their bytes follow
 
 
@@ -45,7 +41,7 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """The group ends as it should."""
 
 
-Verb = Create | Load | Drop | Train | Step | Steps | Stop
+Verb = Put | Drop | Train | Step | Steps | Stop
 
 
 class Part(msgspec.Struct, frozen=True):

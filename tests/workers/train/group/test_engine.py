@@ -232,7 +232,7 @@ def test_what_is_saved_can_be_loaded_and_gone_on_with(pair: Pair, make: Any) -> 
     for engine in pair.both():
         engine.optim_step("all", ADAM)
         engine.load("small", engine.checkpoint("all"), with_optimizer=True)
-        engine.load("head", engine.checkpoint("head", with_gradient=True), with_optimizer=True)
+        engine.put("head", engine.restored({name: bytes(data) for name, data in engine.snapshot("head").items()}))
     pair.agree(mixed_batches(make))
     assert pair.group.adapter("small").keys() == pair.alone.adapter("small").keys()
 

@@ -4,14 +4,13 @@ import msgspec
 import pytest
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.run import AdamParams, LoraSpec
+from openrl.domain.run import AdamParams
 from openrl.domain.tensor import DType, Tensor
 from workers.train.batch import Batch
 from workers.train.group.verbs import (
-    Create,
     Drop,
-    Load,
     Part,
+    Put,
     Step,
     Steps,
     Stop,
@@ -24,8 +23,7 @@ from workers.train.group.verbs import (
 
 TOKENS = Tensor(dtype=DType.INT32, shape=(2,), data=b"\1\0\0\0\2\0\0\0")
 VERBS: list[Verb] = [
-    Create("s:train:0", LoraSpec(rank=3, seed=2**62, train_mlp=False)),
-    Load("s:train:0", True, ["adapter_config.json", "optimizer.safetensors"]),
+    Put("s:train:0", ["run.safetensors"]),
     Drop("s:train:0"),
     Train(
         [
