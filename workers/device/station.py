@@ -44,7 +44,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
         gc.collect()
         gc.freeze()
     log.info("on %s in %s with %d threads", device, dtype, threads, extra={"action": "start"})
-    trainer = TrainEngine(base, name=settings.base_model, pack_tokens=settings.train.pack_tokens) if trains else None
+    trainer = _trainer(base, settings) if trains else None
     sampler = _sampler(here, base, source, settings) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=settings.train.pack_tokens)
     here.use = loop.use
@@ -60,6 +60,13 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
         saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
         _train(here, settings, closing, trainer, loop, saving)
     return _card(base, source, settings, trains=trains, samples=samples)
+
+
+def _trainer(base: BaseModel, settings: Settings) -> TrainEngine:
+    wanted = int(settings.train.memory_gb * 1e9)
+    return TrainEngine(
+        base, name=settings.base_model, pack_tokens=settings.train.pack_tokens, memory_bytes=wanted or None
+    )
 
 
 def _train(

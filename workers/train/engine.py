@@ -9,9 +9,12 @@ from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.adapter_files import to_files
+from workers.model.allocation import ran_out
 from workers.model.base import BaseModel
 from workers.train import adam, checkpoint_files, packing
 from workers.train.batch import Batch, check
+from workers.train.course import Course
+from workers.train.memory import Member, Memory, kept_bytes
 from workers.train.objective import metrics_of
 from workers.train.pack import Pack
 from workers.train.run_state import RunState
@@ -23,12 +26,13 @@ class TrainEngine:
     """Runs by id, each one adapter with its optimizer, and the passes that train them."""
 
     def __init__(
-        self, base: BaseModel, *, name: str = "", pack_tokens: int = 16_384, recompute_tokens: int = 8_192
+        self, base: BaseModel, *, name: str = "", pack_tokens: int = 16_384, memory_bytes: int | None = None
     ) -> None:
-        """`name` is the base model's in saved files. A pass holds up to `pack_tokens` tokens, padding included; above
-        `recompute_tokens` it gives up a third of its speed for a fraction of the memory."""
+        """`name` is the base model's in saved files. A pass holds up to `pack_tokens` tokens, padding included, and
+        takes up to `memory_bytes`; None looks how much is free."""
         self.base = base
-        self._name, self._pack_tokens, self._recompute_tokens = name, pack_tokens, recompute_tokens
+        self.memory = Memory(base, memory_bytes)
+        self._name, self._pack_tokens = name, pack_tokens
         self._runs: dict[str, RunState] = {}
 
     # ------------------------------------------------------------------------------------------------ runs
@@ -61,12 +65,15 @@ class TrainEngine:
     def forward_backward(self, batches: Sequence[Batch]) -> list[BatchResult | CallerError]:
         """Runs all batches, of whatever runs, packed together. Results in order; a bad batch gets its error instead.
 
-        A batch's gradient is added to its run's only if the whole batch is finite; no batch affects another.
+        A batch's gradient is added to its run's only if the whole batch is finite; no batch affects another. A datum
+        that memory cannot hold is its batch's error, DatumTooLarge.
         """
         results: list[BatchResult | CallerError | None] = [self._problem(batch) for batch in batches]
+        room = self.memory.budget.room()
         for forward_only in (True, False):
             chosen = [n for n, each in enumerate(batches) if results[n] is None and each.forward_only is forward_only]
-            for pack in packing.packs([batches[n].tokens for n in chosen], self._pack_tokens):
+            portions = [self.memory.portion(self._member(batches[n])) for n in chosen]
+            for pack in packing.packs(portions, self._pack_tokens, room):
                 numbers = [chosen[at] for at in pack]
                 for number, result in zip(numbers, self._run_pack([batches[n] for n in numbers]), strict=True):
                     results[number] = result
@@ -93,18 +100,40 @@ class TrainEngine:
             check(batch, vocab_size=self.base.vocab_size, context_length=self.base.context_length)
         except CallerError as error:
             return error
-        return None
+        return self.memory.problem(self._member(batch))
+
+    def _member(self, batch: Batch) -> Member:
+        return batch, self.run(batch.run_id).shape
 
     def _run_pack(self, batches: Sequence[Batch]) -> list[BatchResult | CallerError]:
         """Batches that are either all forward only or all not."""
         train = not batches[0].forward_only
         members = [(batch, self.run(batch.run_id)) for batch in batches]
-        pack = Pack(self.base, members, train=train, recompute_tokens=self._recompute_tokens)
-        for one in pack.passes(self._pack_tokens):
-            pack.run(one)
-        if not train:
-            return [_result(pack, number) for number in range(len(batches))]
-        return [self._settle(pack, number, run) for number, (_, run) in enumerate(members)]
+        try:
+            pack = Pack(self.base, members, train=train)
+        except Exception as error:
+            if not ran_out(error):
+                raise
+            pack = None  # not even gradients found room; tried again out of reach of the failure's frames
+        if pack is None:
+            return self._in_halves(batches)
+        lost = Course(self.memory, pack, [self._member(batch) for batch in batches], self._pack_tokens).finish()
+        results: list[BatchResult | CallerError] = []
+        for number, (batch, run) in enumerate(members):
+            if number in lost:
+                results.append(self.memory.too_large(self._member(batch), lost[number].place))
+            else:
+                results.append(self._settle(pack, number, run) if train else _result(pack, number))
+        return results
+
+    def _in_halves(self, batches: Sequence[Batch]) -> list[BatchResult | CallerError]:
+        """A pack whose gradients alone ran out of memory."""
+        members = [self._member(batch) for batch in batches]
+        self.memory.relieve(sum(kept_bytes(each) for each in members))
+        middle = len(batches) // 2
+        if not middle:
+            return [self.memory.too_large(members[0], batches[0].longest)]
+        return self._run_pack(batches[:middle]) + self._run_pack(batches[middle:])
 
     def _settle(self, pack: Pack, number: int, run: RunState) -> BatchResult | CallerError:
         gradient = pack.gradient(number)
