@@ -24,7 +24,7 @@ class Work(Protocol):
         ...
 
 
-#: Plans the rows that wait once more, now that this pass has run out.
+#: Plans the rows that nobody has tried yet once more, now that this pass has run out.
 Replan = Callable[[Pass, Sequence[Row]], Iterable[Pass]]
 
 
@@ -32,21 +32,34 @@ def finish(work: Work, passes: Iterable[Pass], replan: Replan) -> dict[int, Row]
     """Runs all passes. By batch: the row that does not fit even alone; such a batch is left unfinished.
 
     A failed pass may have added a part of its gradients to those of earlier passes, and one cannot be told from the
-    other. So its batches are forgotten and their rows run again, in the halves of the pass or planned anew.
+    other. So its batches are forgotten: it runs again in halves, and those rows of theirs that were done run again in
+    the passes that held them. A pass that was tried only ever gets smaller, so there is an end.
     """
-    waiting, done = deque(passes), list[Row]()
+    fresh, tried, done = deque(passes), deque[Pass](), list[Pass]()
     lost: dict[int, Row] = {}
-    while waiting:
-        one = waiting.popleft()
+    while tried or fresh:
+        one = (tried or fresh).popleft()
         if work.run(one):
-            done += one.rows
+            done.append(one)
             continue
         touched = {row.batch for row in one.rows}
         work.forget(touched)
         parts = halves(one, train=work.train)
         if not parts:
             lost[one.rows[0].batch] = one.rows[0]
-        rest = [row for each in waiting for row in each.rows] + [row for row in done if row.batch in touched]
-        done = [row for row in done if row.batch not in touched]
-        waiting = deque([*parts, *replan(one, [row for row in rest if row.batch not in lost])])
+        again = _only(done, touched)
+        done = _only(done, {row.batch for each in done for row in each.rows} - touched)
+        tried = deque(_without([*parts, *tried, *again], lost))
+        fresh = deque(replan(one, [row for each in _without(fresh, lost) for row in each.rows]))
     return lost
+
+
+def _only(passes: Iterable[Pass], batches: Collection[int]) -> list[Pass]:
+    """What these passes hold of some batches."""
+    kept = [(each, [row for row in each.rows if row.batch in batches]) for each in passes]
+    return [Pass(rows, each.folded and len(rows) > 1, each.recompute) for each, rows in kept if rows]
+
+
+def _without(passes: Iterable[Pass], batches: Collection[int]) -> list[Pass]:
+    passes = list(passes)
+    return _only(passes, {row.batch for each in passes for row in each.rows}.difference(batches))
