@@ -61,15 +61,14 @@ def peak_bytes(
     layer, working = _kept_by_layer(size, load, kernels, adapters), _working(size, load, kernels)
     head = _head(size, load, kernels)
     if not train:
-        inside = layer + working
-        kept = 0
+        inside, kept = _forward(size, load, kernels), 0
     elif recompute:
         inside = layer + working
         kept = size.layers * size.item_bytes * size.hidden * load.tokens
     else:
         inside = working
         kept = size.layers * layer
-    return int(MARGIN * (kept + max(inside, head) + _ends(size, load) + _copies(size, adapters)))
+    return int(MARGIN * (kept + max(inside, head) + _ends(size, load, train) + _copies(size, adapters)))
 
 
 def _kept_by_layer(size: ModelSize, load: Load, kernels: Kernels, adapters: Adapters) -> int:
@@ -82,6 +81,14 @@ def _kept_by_layer(size: ModelSize, load: Load, kernels: Kernels, adapters: Adap
     attended = item * 2 * (size.queries + size.keys)  # query, key, value, output
     unfolded = item * (2 * size.queries + 2 * size.keys) if load.folded else 0
     return load.tokens * (token + attended) + load.cells * unfolded + _scores(size, load, kernels)
+
+
+def _forward(size: ModelSize, load: Load, kernels: Kernels) -> int:
+    """What is there at once within a layer when nothing is kept."""
+    widest = max(3 * size.intermediate, 2 * (size.queries + size.keys))
+    token = 2 * FLOAT * size.hidden + size.item_bytes * (2 * size.hidden + widest)
+    unfolded = size.item_bytes * (2 * size.queries + 2 * size.keys) if load.folded else 0
+    return load.tokens * token + load.cells * unfolded + _scores(size, load, kernels)
 
 
 def _scores(size: ModelSize, load: Load, kernels: Kernels) -> int:
@@ -119,7 +126,7 @@ def _copies(size: ModelSize, adapters: Adapters) -> int:
     return max(layer, adapters.head * cast)
 
 
-def _ends(size: ModelSize, load: Load) -> int:
+def _ends(size: ModelSize, load: Load, train: bool) -> int:
     """The last hidden states, as they are, of the real tokens, and their gradients; inputs and results."""
-    states = load.tokens * size.hidden * (FLOAT + 5 * size.item_bytes)
+    states = load.tokens * size.hidden * (FLOAT + (5 if train else 2) * size.item_bytes)
     return states + (load.targets or load.cells) * (100 + 40 * load.choices)
