@@ -39,8 +39,11 @@ class Memory:
         left = room - sum(kept_bytes(each) for each in members)
         choices = max(batch.choices for batch, _ in members)
 
+        adapters, train = self._adapters([shape for _, shape in members]), not members[0][0].forward_only
+
         def fits(load: Load, recompute: bool) -> bool:
-            return self.need(members, replace(load, choices=choices), recompute=recompute) <= left
+            wide = replace(load, choices=choices)
+            return peak_bytes(self._size, wide, self._kernels, adapters, train=train, recompute=recompute) <= left
 
         return fits
 
