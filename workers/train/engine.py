@@ -68,8 +68,8 @@ class TrainEngine:
         A batch's gradient is added to its run's only if the whole batch is finite; no batch affects another. A datum
         that memory cannot hold is its batch's error, DatumTooLarge.
         """
-        results: list[BatchResult | CallerError | None] = [self._problem(batch) for batch in batches]
         room = self.memory.budget.room()
+        results: list[BatchResult | CallerError | None] = [self._problem(batch, room) for batch in batches]
         for forward_only in (True, False):
             chosen = [n for n, each in enumerate(batches) if results[n] is None and each.forward_only is forward_only]
             portions = [self.memory.portion(self._member(batches[n])) for n in chosen]
@@ -94,13 +94,13 @@ class TrainEngine:
         return checkpoint_files.write(self.run(run_id), self._name, with_gradient=with_gradient)
 
     # ------------------------------------------------------------------------------------------------ inside
-    def _problem(self, batch: Batch) -> CallerError | None:
+    def _problem(self, batch: Batch, room: int) -> CallerError | None:
         try:
             self.run(batch.run_id)
             check(batch, vocab_size=self.base.vocab_size, context_length=self.base.context_length)
         except CallerError as error:
             return error
-        return self.memory.problem(self._member(batch))
+        return self.memory.problem(self._member(batch), room)
 
     def _member(self, batch: Batch) -> Member:
         return batch, self.run(batch.run_id).shape

@@ -120,8 +120,7 @@ def _head(size: ModelSize, load: Load, kernels: Kernels) -> int:
 
 
 def _copies(size: ModelSize, adapters: Adapters) -> int:
-    """Of a target's A and B: one below another where there are several adapters, and with their gradients in the dtype to
-    compute in."""
+    """Of a target's A and B: one below another where there are several adapters, and cast, with their gradients."""
     cast = 2 * size.item_bytes if size.item_bytes < FLOAT else 0
     layer = adapters.count * adapters.largest * (cast + (FLOAT if adapters.count > 1 else 0))
     return max(layer, adapters.head * cast)

@@ -52,8 +52,11 @@ class Memory:
         longest = batch.data[batch.longest].length
         return Portion(batch.tokens, kept_bytes(member), self._alone(member, longest, batch.choices))
 
-    def problem(self, member: Member) -> DatumTooLarge | None:
-        """The first of the batch's datums that no pass can ever hold."""
+    def problem(self, member: Member, room: int) -> DatumTooLarge | None:
+        """The first of the batch's datums that no pass can ever hold; `room` is what a pack has now."""
+        portion = self.portion(member)
+        if portion.kept + portion.least <= room:
+            return None
         found = self._misfit(member)
         if found is None:
             return None
