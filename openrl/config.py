@@ -31,6 +31,9 @@ class Train(BaseModel, extra="forbid", frozen=True):
     pack_tokens: int = Field(16_384, ge=1)
     """Tokens, padding included, that one forward/backward may hold, in each process of a group; more are taken in
     several."""
+    memory_gb: float = Field(0.0, ge=0)
+    """Device memory that a forward/backward may take beside the weights, in GB (10^9 bytes); longer batches are cut to
+    fit, and a datum that cannot fit is refused. 0 looks before each how much is free."""
     snapshot_seconds: float = Field(5.0, gt=0)
     """Age of a run's oldest change at which its state is written to the depot; what came since is done again after a
     crash."""

@@ -59,13 +59,13 @@ def run(role: str, settings: Settings) -> None:
 
 def _run_follower(place: Place, settings: Settings) -> None:
     """A rank other than 0. Signals to stop are for rank 0, which stops the others when it has drained."""
-    from workers.device.station import load, pack_tokens
+    from workers.device.station import load, memory_bytes, pack_tokens
 
     member = _join(place, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     base = load(str(resolve(settings.base_model, settings.home)), settings, member)
-    member.follow(base, pack_tokens=pack_tokens(settings, member))
+    member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
 
 
 def _join(place: Place, settings: Settings) -> "Member":

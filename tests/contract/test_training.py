@@ -7,7 +7,7 @@ import tinker
 from tinker import types
 
 from openrl.config import Gateway
-from openrl.domain.errors import FieldInvalid
+from openrl.domain.errors import DatumTooLarge, FieldInvalid
 from openrl.domain.op import ForwardBackward, OptimStep
 from openrl.gateway.doubles import toy_gateway
 from openrl.testing import toy_logprobs
@@ -98,6 +98,21 @@ def test_a_failed_op_is_told_once_and_whose_fault_it_is(gateway, training, datum
         assert caught.value.category == "server"
     finally:
         gateway.worker.before = lambda op: None
+
+
+def test_a_datum_that_memory_cannot_hold_is_a_bad_request_and_the_run_goes_on(gateway, training, datum):
+    def fail(op):
+        if isinstance(op.action, ForwardBackward):
+            raise DatumTooLarge(1, 8_000, 90_000_000_000, 12_000_000_000)
+
+    gateway.worker.before = fail
+    try:
+        with pytest.raises(tinker.RequestFailedError, match=r"data\[1\]: its 8000 tokens need 90 GB") as caught:
+            training.forward_backward([datum(), datum()], "cross_entropy").result()
+        assert caught.value.category == "user"
+    finally:
+        gateway.worker.before = lambda op: None
+    assert training.forward_backward([datum()], "cross_entropy").result()
 
 
 def test_forward_only_is_told_apart(gateway, training, datum):

@@ -96,11 +96,16 @@ def pack_tokens(settings: Settings, member: "Member | None" = None) -> int:
     return settings.train.pack_tokens * (1 if member is None else member.place.world)
 
 
+def memory_bytes(settings: Settings) -> int | None:
+    """For passes, in each process; None looks how much is free."""
+    return int(settings.train.memory_gb * 1e9) or None
+
+
 def _trainer(base: BaseModel, settings: Settings, closing: ExitStack, member: "Member | None") -> TrainEngine:
-    name, tokens = settings.base_model, pack_tokens(settings, member)
+    name, tokens, memory = settings.base_model, pack_tokens(settings, member), memory_bytes(settings)
     if member is None:
-        return TrainEngine(base, name=name, pack_tokens=tokens)
-    engine = member.engine(base, name=name, pack_tokens=tokens)
+        return TrainEngine(base, name=name, pack_tokens=tokens, memory_bytes=memory)
+    engine = member.engine(base, name=name, pack_tokens=tokens, memory_bytes=memory)
     closing.callback(member.close, engine)
     return engine
 

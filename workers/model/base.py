@@ -21,6 +21,7 @@ from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
 from workers.model.packed import PackedWeight, packs
 from workers.model.prefixes import Layout, Piece
+from workers.model.size import ModelSize
 from workers.model.spans import SpanMix
 
 #: Which part of a decoder layer a linear belongs to, by the names that model families use.
@@ -52,6 +53,9 @@ class BaseModel:
         self.context_length: int = config.max_position_embeddings
         self.eos_token_ids: tuple[int, ...] = _eos(config, getattr(module, "generation_config", None))
         self.architecture: str = type(module).__name__
+        self.size = ModelSize.of(
+            config, self.layout, _norms(module), vocab=self.vocab_size, item_bytes=self.dtype.itemsize
+        )
         self._check_halves(source)
         #: Whether passes may be folded (see `folding.py`): the family must hand `folding` to attention.
         self.folds: bool = self._can_fold(config)
@@ -188,6 +192,14 @@ def _check_found(module: Any, targets: list[Target], source: str) -> None:
         count = sum(target.group is group for target in targets)
         if count < wanted:
             raise ModelUnsupported(source, f"it has {count} {group} linear layers; at least {wanted} were expected")
+
+
+def _norms(module: Any) -> Iterator[int]:
+    """How wide each normalisation is."""
+    for name, part in module.named_modules():
+        weight = getattr(part, "weight", None)
+        if "norm" in name.rpartition(".")[2] and isinstance(weight, Tensor):
+            yield weight.numel()
 
 
 def _eos(config: Any, generation: Any) -> tuple[int, ...]:

@@ -4,21 +4,38 @@ It knows no ops, HTTP, brokers or settings. One thread calls at a time what runs
 moved and read by any thread while no call is at work on that run.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.adapter_files import to_files
+from workers.model.allocation import ran_out
 from workers.model.base import BaseModel
 from workers.train import adam, checkpoint_files, fused_adam, packing, snapshot_file
 from workers.train.batch import Batch, check
+from workers.train.course import Course
 from workers.train.ferry import Ferry, pinned_bytes
+from workers.train.memory import Member, Memory, kept_bytes
 from workers.train.objective import metrics_of
 from workers.train.pack import Pack
+from workers.train.packing import Holds, Row
 from workers.train.run_state import RunState
 
 __all__ = ["Batch", "TrainEngine"]
+
+
+class Sharing(Protocol):
+    """How the processes of a group share packs. All of them must ask the same in the same order."""
+
+    def room(self, mine: int, /) -> int:
+        """Of everybody's bytes the least."""
+        ...
+
+    def finish(self, pack: Pack, pack_tokens: int, holds: Holds, /) -> None:
+        """Each runs its rows, in passes that hold its part of `pack_tokens`; then everybody has the whole."""
+        ...
 
 
 class TrainEngine:
@@ -30,16 +47,15 @@ class TrainEngine:
         *,
         name: str = "",
         pack_tokens: int = 16_384,
-        recompute_tokens: int = 8_192,
-        carry_out: Callable[[Pack, int], None] | None = None,
+        memory_bytes: int | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
-        """`name` is the base model's in saved files. A pass holds up to `pack_tokens` tokens, padding included; above
-        `recompute_tokens` it gives up a third of its speed for a fraction of the memory. `carry_out` runs all passes
-        of a pack, of at most so many tokens; without it they are run here, one after another."""
+        """`name` is the base model's in saved files. A pass holds up to `pack_tokens` tokens, padding included, and
+        takes up to `memory_bytes`; None looks how much is free. With `sharing` other processes run passes too."""
         self.base = base
-        self._carry_out = carry_out or _alone
-        self._name, self._pack_tokens, self._recompute_tokens = name, pack_tokens, recompute_tokens
+        self.memory = Memory(base, memory_bytes)
         self.ferry = Ferry(base.device)
+        self._name, self._pack_tokens, self._sharing = name, pack_tokens, sharing
         self._runs: dict[str, RunState] = {}
         self._places = self._padding = 0  #: of the last forward_backward: tokens that ran, padding among them
 
@@ -99,13 +115,16 @@ class TrainEngine:
     def forward_backward(self, batches: Sequence[Batch]) -> list[BatchResult | CallerError]:
         """Runs all batches, of whatever runs, packed together. Results in order; a bad batch gets its error instead.
 
-        A batch's gradient is added to its run's only if the whole batch is finite; no batch affects another.
+        A batch's gradient is added to its run's only if the whole batch is finite; no batch affects another. A datum
+        that memory cannot hold is its batch's error, DatumTooLarge.
         """
-        results: list[BatchResult | CallerError | None] = [self._problem(batch) for batch in batches]
+        room = self._room()
+        results: list[BatchResult | CallerError | None] = [self._problem(batch, room) for batch in batches]
         self._places = self._padding = 0
         for forward_only in (True, False):
             chosen = [n for n, each in enumerate(batches) if results[n] is None and each.forward_only is forward_only]
-            for pack in packing.packs([batches[n].tokens for n in chosen], self._pack_tokens):
+            portions = [self.memory.portion(self._member(batches[n])) for n in chosen]
+            for pack in packing.packs(portions, self._pack_tokens, room):
                 numbers = [chosen[at] for at in pack]
                 for number, result in zip(numbers, self._run_pack([batches[n] for n in numbers]), strict=True):
                     results[number] = result
@@ -141,25 +160,60 @@ class TrainEngine:
         return snapshot_file.write(self.run(run_id))
 
     # ------------------------------------------------------------------------------------------------ inside
-    def _problem(self, batch: Batch) -> CallerError | None:
+    def _problem(self, batch: Batch, room: int) -> CallerError | None:
         try:
             self.run(batch.run_id)
             check(batch, vocab_size=self.base.vocab_size, context_length=self.base.context_length)
         except CallerError as error:
             return error
-        return None
+        return self.memory.problem(self._member(batch), room)
+
+    def _member(self, batch: Batch) -> Member:
+        return batch, self.run(batch.run_id).shape
 
     def _run_pack(self, batches: Sequence[Batch]) -> list[BatchResult | CallerError]:
         """Batches that are either all forward only or all not."""
         train = not batches[0].forward_only
         members = [(batch, self.run(batch.run_id)) for batch in batches]
-        pack = Pack(self.base, members, train=train, recompute_tokens=self._recompute_tokens)
-        self._carry_out(pack, self._pack_tokens)
+        try:
+            pack = Pack(self.base, members, train=train)
+        except Exception as error:
+            if self._sharing is not None or not ran_out(error):
+                raise
+            pack = None  # not even gradients found room; tried again out of reach of the failure's frames
+        if pack is None:
+            return self._in_halves(batches)
+        lost = self._finish(pack, [self._member(batch) for batch in batches])
         self._places += pack.places
         self._padding += pack.padding
-        if not train:
-            return [_result(pack, number) for number in range(len(batches))]
-        return [self._settle(pack, number, run) for number, (_, run) in enumerate(members)]
+        results: list[BatchResult | CallerError] = []
+        for number, (batch, run) in enumerate(members):
+            if number in lost:
+                results.append(self.memory.too_large(self._member(batch), lost[number].place))
+            else:
+                results.append(self._settle(pack, number, run) if train else _result(pack, number))
+        return results
+
+    def _room(self) -> int:
+        """Bytes for a pack; the least that any process has."""
+        mine = self.memory.budget.room()
+        return mine if self._sharing is None else self._sharing.room(mine)
+
+    def _finish(self, pack: Pack, members: Sequence[Member]) -> dict[int, Row]:
+        """Runs all passes. By batch: the row that memory does not hold; such a batch is unfinished."""
+        if self._sharing is None:
+            return Course(self.memory, pack, members, self._pack_tokens).finish()
+        self._sharing.finish(pack, self._pack_tokens, self.memory.holds(members, self._room()))
+        return {}
+
+    def _in_halves(self, batches: Sequence[Batch]) -> list[BatchResult | CallerError]:
+        """A pack whose gradients alone ran out of memory."""
+        members = [self._member(batch) for batch in batches]
+        self.memory.relieve(sum(kept_bytes(each) for each in members))
+        middle = len(batches) // 2
+        if not middle:
+            return [self.memory.too_large(members[0], batches[0].longest)]
+        return self._run_pack(batches[:middle]) + self._run_pack(batches[middle:])
 
     def _settle(self, pack: Pack, number: int, run: RunState) -> BatchResult | CallerError:
         gradient = pack.gradient(number)
@@ -167,11 +221,6 @@ class TrainEngine:
             return GradientNotFinite("forward_backward")
         run.add_grad(gradient)
         return _result(pack, number)
-
-
-def _alone(pack: Pack, pack_tokens: int) -> None:
-    for one in pack.passes(pack_tokens):
-        pack.run(one)
 
 
 def _result(pack: Pack, number: int) -> BatchResult:

@@ -5,7 +5,8 @@ gradient, be it NaN, never touches another's.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, groupby, pairwise
 from math import isfinite
 
@@ -16,28 +17,24 @@ from openrl.domain import tensor
 from openrl.domain.datum import Datum
 from openrl.domain.losses import TARGETS
 from openrl.domain.tensor import DType
+from workers.model.allocation import ran_out
 from workers.model.arrays import to_domain
 from workers.model.base import BaseModel
 from workers.model.spans import LoraLayer, Span, SpanMix, TrainingAdapter
 from workers.train.batch import Batch
+from workers.train.estimate import Load
 from workers.train.logprobs import HeadAdapter, target_logprobs
 from workers.train.objective import Objective
-from workers.train.packing import Pass, Row, passes, plan
+from workers.train.packing import Holds, Pass, Row, always, load_of, passes, plan
 from workers.train.placement import Placement, folded, padded, text
 from workers.train.run_state import RunState
-
-#: Which rows of a pack to run, given all of them with their tokens (`placement.text`).
-Choice = Callable[[Mapping[Row, bytes]], Iterable[Row]]
 
 
 class Pack:
     """Batches that run together, all forward only or all with gradients. Results pile up pass by pass."""
 
-    def __init__(
-        self, base: BaseModel, members: Sequence[tuple[Batch, RunState]], *, train: bool, recompute_tokens: int
-    ) -> None:
-        self.train = train
-        self._base, self._recompute_tokens = base, recompute_tokens
+    def __init__(self, base: BaseModel, members: Sequence[tuple[Batch, RunState]], *, train: bool) -> None:
+        self._base, self.train = base, train
         self._batches = [batch for batch, _ in members]
         self._keys = [batch.loss_key for batch in self._batches]
         self._adapters = [TrainingAdapter(run.shape, run.weights, train=train) for _, run in members]
@@ -47,35 +44,42 @@ class Pack:
         self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
         self.places = self.padding = 0  #: tokens that the model ran, and those of them that were padding
 
-    def passes(self, pack_tokens: int, chosen: Choice = list) -> Iterator[Pass]:
-        """What is to be run, in passes of at most `pack_tokens` tokens; of all rows those that are `chosen`."""
-        texts = {
+    @cached_property
+    def rows(self) -> dict[Row, bytes]:
+        """All rows, with their texts."""
+        return {
             Row(number, place, datum.length): text(datum)
             for number, batch in enumerate(self._batches)
             for place, datum in enumerate(batch.data)
         }
-        mine = list(chosen(texts))
-        if self._base.folds:
-            return plan(mine, texts, pack_tokens)
-        return (Pass(rows) for rows in passes(mine, pack_tokens))
 
-    def run(self, one: Pass) -> None:
-        """Log-probabilities and sums are kept, gradients added to the stacks."""
-        # Rows of one adapter, and tokens of one loss, stand together: they are computed as blocks.
-        rows = sorted(one.rows, key=lambda row: (*self._order[row.batch], row.batch, self._rank(row, one.folded)))
-        groups = [list(group) for _, group in groupby(rows, key=lambda row: row.batch)]
-        place = folded if one.folded else padded
-        placement = place([[self._datum(row) for row in group] for group in groups], self._base.device)
-        self.places += placement.ids.numel()
-        self.padding += placement.padding
-        objective = Objective(
-            [(row.batch, self._datum(row), self._keys[row.batch]) for row in rows], self._base.device, placement.order
-        )
-        lp = self._compute(placement, [self._adapters[group[0].batch] for group in groups], objective).cpu()
-        for number, sums in objective.sums(lp).items():
-            for name, value in sums.items():
-                self.sums[number][name] += value
-        self._keep(rows, placement.unsorted(lp))
+    def passes(self, rows: Collection[Row], pack_tokens: int, holds: Holds = always) -> Iterator[Pass]:
+        """Some rows in passes of at most `pack_tokens` tokens that memory holds."""
+        if self._base.folds:
+            return plan(list(rows), {row: self.rows[row] for row in rows}, pack_tokens, holds)
+        return passes(rows, pack_tokens, holds)
+
+    def load(self, one: Pass) -> Load:
+        return load_of(one, self.rows)
+
+    def run(self, one: Pass) -> bool:
+        """Log-probabilities and sums are kept, gradients added. False if memory ended before all of that was done."""
+        try:
+            self._run(one)
+        except Exception as error:
+            if not ran_out(error):
+                raise
+            return False
+        return True
+
+    def forget(self, batches: Collection[int]) -> None:
+        """As if no pass had held a row of these batches."""
+        for number in batches:
+            self.logprobs[number] = [None] * len(self._batches[number].data)
+            self.sums[number].clear()
+            grad = self._adapters[number].grad
+            if grad is not None:
+                grad.zero_()
 
     @property
     def gradients(self) -> list[Tensor]:
@@ -89,6 +93,24 @@ class Pack:
         finite = isfinite(self.sums[number]["loss"]) and isfinite(float(grad.sum()))
         return grad if finite else None
 
+    def _run(self, one: Pass) -> None:
+        # Rows of one adapter, and tokens of one loss, stand together: they are computed as blocks.
+        rows = sorted(one.rows, key=lambda row: (*self._order[row.batch], row.batch, self._rank(row, one.folded)))
+        groups = [list(group) for _, group in groupby(rows, key=lambda row: row.batch)]
+        place = folded if one.folded else padded
+        placement = place([[self._datum(row) for row in group] for group in groups], self._base.device)
+        self.places += placement.ids.numel()
+        self.padding += placement.padding
+        objective = Objective(
+            [(row.batch, self._datum(row), self._keys[row.batch]) for row in rows], self._base.device, placement.order
+        )
+        adapters = [self._adapters[group[0].batch] for group in groups]
+        lp = self._compute(placement, adapters, objective, recompute=self.train and one.recompute).cpu()
+        for number, sums in objective.sums(lp).items():
+            for name, value in sums.items():
+                self.sums[number][name] += value
+        self._keep(rows, placement.unsorted(lp))
+
     def _datum(self, row: Row) -> Datum:
         return self._batches[row.batch].data[row.place]
 
@@ -96,9 +118,10 @@ class Pack:
         """A row's place within its batch."""
         return text(self._datum(row)) if by_text else b"", row.place
 
-    def _compute(self, placement: Placement, adapters: Sequence[TrainingAdapter], objective: Objective) -> Tensor:
+    def _compute(
+        self, placement: Placement, adapters: Sequence[TrainingAdapter], objective: Objective, *, recompute: bool
+    ) -> Tensor:
         """Log-probabilities [M, K] of all targets of the pass; with gradients also the backward pass."""
-        recompute = self.train and placement.ids.numel() > self._recompute_tokens
         base, gradient = self._base, objective.gradient if self.train else None
         spans = [Span(*ends, adapter) for ends, adapter in zip(_pairs(placement.row_ends), adapters, strict=True)]
         with base.mixed(SpanMix(spans)), base.recomputing(recompute), torch.set_grad_enabled(self.train):

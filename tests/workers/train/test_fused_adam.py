@@ -53,7 +53,7 @@ def crowd(base: BaseModel, request: pytest.FixtureRequest, monkeypatch: pytest.M
     monkeypatch.setattr(fused_adam, "TOGETHER_ON_CPU", request.param)
 
     def runs() -> list[RunState]:
-        made = [RunState.fresh(base.layout, LoraSpec(rank=rank, seed=rank), torch.device("cpu")) for rank in RANKS]
+        made = [RunState.fresh(base.layout, LoraSpec(rank=rank, seed=rank)) for rank in RANKS]
         for number, run in enumerate(made):
             for _ in range(number):  # their step counts differ
                 run.grad = torch.full_like(run.weights, 0.1)

@@ -17,7 +17,9 @@ from openrl.domain.datum import Loss
 from openrl.domain.errors import (
     CallerError,
     ClaimLost,
+    DatumTooLarge,
     Draining,
+    EngineBusy,
     FieldInvalid,
     GradientNotFinite,
     LedgerUnreachable,
@@ -57,6 +59,7 @@ class DiaryEngine:
         self.diaries: dict[str, Diary] = {}
         self.in_host: set[str] = set()
         self.calls = 0
+        self.full = False
 
     def has(self, run: str) -> bool:
         return run in self.diaries
@@ -100,6 +103,8 @@ class DiaryEngine:
     def pass_over(self, batch: Batch) -> BatchResult:
         assert batch.run_id not in self.in_host
         self.calls += 1
+        if self.full:
+            raise DatumTooLarge(0, 9, 2, 1)
         if batch.loss is Loss.DRO:
             raise FieldInvalid("data", "bad")
         if not batch.forward_only:
@@ -284,6 +289,19 @@ def test_another_worker_recovers_from_the_journal_alone(world: World, first: Wor
     world.now += 60
     second = Worker(world, "second")
     second.serve(world.step(2))
+    assert second.diary == [*diary, "step 2"]
+
+
+def test_a_turn_that_does_not_fit_when_it_is_done_again_is_waited_for(world: World, first: Worker) -> None:
+    diary = list(lived(world, first))
+    world.now += 60
+    second = Worker(world, "second")
+    second.engine.full = True
+    held = second.claim(world.step(2))
+    with pytest.raises(EngineBusy):
+        second.work(held)
+    second.engine.full = False
+    second.work(held)
     assert second.diary == [*diary, "step 2"]
 
 

@@ -33,9 +33,18 @@ DONE = "done"
 class GroupEngine(TrainEngine):
     """Whatever goes wrong but for a caller's error ends the group: ranks that are out of step cannot be mended."""
 
-    def __init__(self, base: BaseModel, link: Link, lost: Lost, *, name: str = "", pack_tokens: int = 16_384) -> None:
+    def __init__(
+        self,
+        base: BaseModel,
+        link: Link,
+        lost: Lost,
+        *,
+        name: str = "",
+        pack_tokens: int = 16_384,
+        memory_bytes: int | None = None,
+    ) -> None:
         """The others must `follow` with an engine of the same `pack_tokens`, those of all ranks, on the same base."""
-        super().__init__(base, name=name, pack_tokens=pack_tokens, carry_out=Split(base, link))
+        super().__init__(base, name=name, pack_tokens=pack_tokens, memory_bytes=memory_bytes, sharing=Split(base, link))
         self.ferry = Ferry(base.device, tiers=False)  # what leaves this rank's device leaves the others' too
         self._link, self._lost = link, lost
         self._turn = threading.Lock()  #: one verb at a time: runs come and go beside the passes

@@ -72,14 +72,17 @@ class Member:
             problem = f"processes of a group must have the same settings and base model; here: {settings:.200}"
             raise SettingInvalid("torchrun", problem) from None
 
-    def engine(self, base: BaseModel, *, name: str, pack_tokens: int) -> GroupEngine:
-        """Rank 0's; the others must `follow`. `pack_tokens` are those of all ranks together."""
-        return GroupEngine(base, self.link, self._lost, name=name, pack_tokens=pack_tokens)
+    def engine(self, base: BaseModel, *, name: str, pack_tokens: int, memory_bytes: int | None = None) -> GroupEngine:
+        """Rank 0's; the others must `follow`. `pack_tokens` are those of all ranks together, `memory_bytes` this
+        one's."""
+        return GroupEngine(base, self.link, self._lost, name=name, pack_tokens=pack_tokens, memory_bytes=memory_bytes)
 
-    def follow(self, base: BaseModel, *, pack_tokens: int) -> None:
+    def follow(self, base: BaseModel, *, pack_tokens: int, memory_bytes: int | None = None) -> None:
         """Any other rank's work, until rank 0 closes its membership."""
+        sharing = Split(base, self.link)
+        engine = TrainEngine(base, pack_tokens=pack_tokens, memory_bytes=memory_bytes, sharing=sharing)
         try:
-            follow(self.link, TrainEngine(base, pack_tokens=pack_tokens, carry_out=Split(base, self.link)))
+            follow(self.link, engine)
         except Exception as error:
             log.exception("a verb failed on rank %d", self.place.rank, extra={"action": "group"})
             self._lost(f"{type(error).__name__} on rank {self.place.rank}")

@@ -8,25 +8,32 @@ from workers.train.group.link import Link
 from workers.train.group.shares import shares
 from workers.train.group.verbs import Part, decode_part, encode
 from workers.train.pack import Pack
+from workers.train.packing import Holds
 
 
 class Split:
-    """What a TrainEngine takes as `carry_out`. All ranks must hand it the same packs in the same order."""
+    """What a TrainEngine takes as `sharing`. All ranks must hand it the same packs in the same order."""
 
     def __init__(self, base: BaseModel, link: Link) -> None:
         self._base, self._link = base, link
 
-    def __call__(self, pack: Pack, pack_tokens: int) -> None:
-        """Passes hold at most the rank's part of `pack_tokens`. Sums, log-probabilities and gradients are whole after.
+    def room(self, mine: int) -> int:
+        """So that all ranks refuse the same datums."""
+        return -self._link.most(-mine)
+
+    def finish(self, pack: Pack, pack_tokens: int, holds: Holds) -> None:
+        """Sums, log-probabilities and gradients are whole after. Raises MemoryError where memory ends: ranks that tried
+        again in parts would fall out of step.
 
         What is not finite on one rank is so on all: so they judge a batch alike.
         """
         rank, count = self._link.rank, self._link.world
-        folds = self._base.folds
-        mine = list(pack.passes(max(1, pack_tokens // count), lambda texts: shares(texts, count, folds=folds)[rank]))
+        rows = shares(pack.rows, count, folds=self._base.folds)[rank]
+        mine = list(pack.passes(rows, max(1, pack_tokens // count), holds))
         rounds = self._link.most(len(mine))
         for one in mine:
-            pack.run(one)
+            if not pack.run(one):
+                raise MemoryError(f"a pass of {len(one.rows)} rows did not fit on rank {rank}")
         for _ in range(len(mine), rounds):
             idle_pass(self._base, train=pack.train)
         _merge(pack, [decode_part(data) for data in self._link.exchange(encode(_part(pack)))])
