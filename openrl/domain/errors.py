@@ -196,6 +196,23 @@ class DatumTooLarge(CallerError):
         )
 
 
+class MemoryRanOut(CallerError):
+    """A datum that should have fitted by itself did not. Facts: its place in the batch, its tokens, bytes estimated."""
+
+    servers_fault = True
+
+    def __init__(self, place: int, tokens: int, estimated_bytes: int) -> None:
+        super().__init__(place, tokens, estimated_bytes)
+
+    def __str__(self) -> str:
+        place, tokens, estimated = self.args
+        return (
+            f"data[{place}]: memory ran out although its {tokens} tokens ran alone and should need "
+            f"{estimated / 1e6:.3g} MB; nothing was applied. "
+            "Send shorter datums, or ask the operator what else takes memory"
+        )
+
+
 class RewardUnknown(CallerError):
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)

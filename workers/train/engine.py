@@ -116,7 +116,7 @@ class TrainEngine:
         """Runs all batches, of whatever runs, packed together. Results in order; a bad batch gets its error instead.
 
         A batch's gradient is added to its run's only if the whole batch is finite; no batch affects another. A datum
-        that memory cannot hold is its batch's error, DatumTooLarge.
+        that memory cannot hold is its batch's error: DatumTooLarge, or MemoryRanOut.
         """
         room = self._room()
         results: list[BatchResult | CallerError | None] = [self._problem(batch, room) for batch in batches]
@@ -189,7 +189,7 @@ class TrainEngine:
         results: list[BatchResult | CallerError] = []
         for number, (batch, run) in enumerate(members):
             if number in lost:
-                results.append(self.memory.too_large(self._member(batch), lost[number].place))
+                results.append(self.memory.ran_out(self._member(batch), lost[number].place))
             else:
                 results.append(self._settle(pack, number, run) if train else _result(pack, number))
         return results
@@ -212,7 +212,7 @@ class TrainEngine:
         self.memory.relieve(sum(kept_bytes(each) for each in members))
         middle = len(batches) // 2
         if not middle:
-            return [self.memory.too_large(members[0], batches[0].longest)]
+            return [self.memory.ran_out(members[0], batches[0].longest)]
         return self._run_pack(batches[:middle]) + self._run_pack(batches[middle:])
 
     def _settle(self, pack: Pack, number: int, run: RunState) -> BatchResult | CallerError:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from openrl.domain.errors import DatumTooLarge
+from openrl.domain.errors import DatumTooLarge, MemoryRanOut
 from openrl.domain.losses import TARGETS
 from workers.model import allocation, attention
 from workers.model.base import BaseModel
@@ -63,11 +63,9 @@ class Memory:
         allocation.let_go(self._device)  # some of it may be ours
         return self._misfit(member)
 
-    def too_large(self, member: Member, place: int) -> DatumTooLarge:
-        datum = member[0].data[place]
-        choices = datum.inputs[TARGETS].elements // datum.length
-        needed = kept_bytes(member) + self._alone(member, datum.length, choices)
-        return DatumTooLarge(place, datum.length, needed, self.budget.ceiling)
+    def ran_out(self, member: Member, place: int) -> MemoryRanOut:
+        """The error of a datum that was tried alone and failed."""
+        return MemoryRanOut(place, member[0].data[place].length, self._needed(member, place))
 
     def relieve(self, needed: int) -> None:
         """After an allocation failed in a pass that was to need so many bytes, the pack's included."""
@@ -80,7 +78,13 @@ class Memory:
         sizes = [(datum.length, datum.inputs[TARGETS].elements // datum.length) for datum in batch.data]
         bad = {each for each in set(sizes) if self._alone(member, *each) > ceiling}
         place = next((place for place, each in enumerate(sizes) if each in bad), None)
-        return None if place is None else self.too_large(member, place)
+        if place is None:
+            return None
+        return DatumTooLarge(place, batch.data[place].length, self._needed(member, place), self.budget.ceiling)
+
+    def _needed(self, member: Member, place: int) -> int:
+        datum = member[0].data[place]
+        return kept_bytes(member) + self._alone(member, datum.length, datum.inputs[TARGETS].elements // datum.length)
 
     def _alone(self, member: Member, length: int, choices: int) -> int:
         """What a row takes by itself, in the way that takes least."""

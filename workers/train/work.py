@@ -10,7 +10,16 @@ import time
 from collections.abc import Callable
 
 from openrl.depot.port import Depot
-from openrl.domain.errors import CallerError, CheckpointMissing, ClaimLost, DatumTooLarge, Draining, EngineBusy, RunLost
+from openrl.domain.errors import (
+    CallerError,
+    CheckpointMissing,
+    ClaimLost,
+    DatumTooLarge,
+    Draining,
+    EngineBusy,
+    MemoryRanOut,
+    RunLost,
+)
 from openrl.domain.ids import OpId, RunId
 from openrl.domain.op import (
     CreateRun,
@@ -104,7 +113,7 @@ class TrainWork:
             self._apply(each, resident, self._clock())
             if isinstance(resident.outcome, CheckpointMissing):  # it was there the first time, and was deleted since
                 raise RunLost(op.run)
-            if isinstance(resident.outcome, DatumTooLarge):  # it fitted the first time: there, or then
+            if isinstance(resident.outcome, DatumTooLarge | MemoryRanOut):  # it fitted the first time: there, or then
                 raise EngineBusy(str(resident.outcome))
         self._residents.runs[op.run] = resident
         if lease.snapshot is not None or again:

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from openrl.domain.datum import Loss
-from openrl.domain.errors import CallerError, DatumTooLarge
+from openrl.domain.errors import CallerError, DatumTooLarge, MemoryRanOut
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import LoraSpec
 from workers.model.base import BaseModel
@@ -126,7 +126,7 @@ def test_a_datum_that_fails_alone_is_its_batchs_error_only(make: Any, make_modul
     batches = batches_of(make)
     breaks_above(short, 25)  # data[2] of the first has 30
     found = short.forward_backward(batches)
-    assert isinstance(found[0], DatumTooLarge) and str(found[0]).startswith("data[2]: its 30 tokens need ")
+    assert isinstance(found[0], MemoryRanOut) and str(found[0]).startswith("data[2]: memory ran out although its 30 ")
     agree(found[1:], plenty.forward_backward(batches[1:]), short, plenty)
 
 

@@ -23,6 +23,7 @@ from openrl.domain.errors import (
     FieldInvalid,
     GradientNotFinite,
     LedgerUnreachable,
+    MemoryRanOut,
     RunLost,
 )
 from openrl.domain.ids import OpId, RunId, TenantId
@@ -59,7 +60,7 @@ class DiaryEngine:
         self.diaries: dict[str, Diary] = {}
         self.in_host: set[str] = set()
         self.calls = 0
-        self.full = False
+        self.full: CallerError | None = None
 
     def has(self, run: str) -> bool:
         return run in self.diaries
@@ -103,8 +104,8 @@ class DiaryEngine:
     def pass_over(self, batch: Batch) -> BatchResult:
         assert batch.run_id not in self.in_host
         self.calls += 1
-        if self.full:
-            raise DatumTooLarge(0, 9, 2, 1)
+        if self.full is not None:
+            raise self.full
         if batch.loss is Loss.DRO:
             raise FieldInvalid("data", "bad")
         if not batch.forward_only:
@@ -292,15 +293,18 @@ def test_another_worker_recovers_from_the_journal_alone(world: World, first: Wor
     assert second.diary == [*diary, "step 2"]
 
 
-def test_a_turn_that_does_not_fit_when_it_is_done_again_is_waited_for(world: World, first: Worker) -> None:
+@pytest.mark.parametrize("error", [DatumTooLarge(0, 9, 2, 1), MemoryRanOut(0, 9, 2)])
+def test_a_turn_that_does_not_fit_when_it_is_done_again_is_waited_for(
+    world: World, first: Worker, error: CallerError
+) -> None:
     diary = list(lived(world, first))
     world.now += 60
     second = Worker(world, "second")
-    second.engine.full = True
+    second.engine.full = error
     held = second.claim(world.step(2))
     with pytest.raises(EngineBusy):
         second.work(held)
-    second.engine.full = False
+    second.engine.full = None
     second.work(held)
     assert second.diary == [*diary, "step 2"]
 
