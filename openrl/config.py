@@ -16,6 +16,11 @@ from openrl.domain.errors import SettingInvalid
 OTHER_VARIABLES = frozenset({"OPENRL_BASE_URL", "OPENRL_API_KEY", "OPENRL_WORKER_ID"})
 
 
+def _names(value: object) -> object:
+    """A comma-separated variable as a list."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
 class Gateway(BaseModel, extra="forbid", frozen=True):
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is reached from other machines too."""
@@ -25,6 +30,14 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
     """Largest request body, before and after decompression."""
     poll_seconds: float = Field(25.0, gt=0, le=40)
     """How long a poll for a result is held open; the SDK gives up after 45."""
+    awaited_models: Annotated[tuple[str, ...], NoDecode] = ()
+    """Base models, comma-separated and named as their workers name them, that requests wait for while no worker serves
+    them; requests for others are refused. `openrl serve` adds its own."""
+
+    @field_validator("awaited_models", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _names(value)
 
 
 class Train(BaseModel, extra="forbid", frozen=True):
@@ -112,7 +125,7 @@ class Settings(BaseSettings):
     @field_validator("model_aliases", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+        return _names(value)
 
     @property
     def home(self) -> Path:

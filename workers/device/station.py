@@ -8,6 +8,7 @@ from openrl.catalog.repository import Catalog
 from openrl.config import Settings
 from openrl.domain.model import ModelCard
 from openrl.models.catalogue import find, resolve
+from workers.admission import Admitted
 from workers.device.loop import DeviceLoop
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, release
@@ -59,7 +60,9 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
         closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
         saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
         _train(here, settings, closing, trainer, loop, saving)
-    return _card(base, source, settings, trains=trains, samples=samples)
+    card = _card(base, source, settings, trains=trains, samples=samples)
+    here.works.update({name: Admitted(work, card) for name, work in here.works.items()})
+    return card
 
 
 def _train(
