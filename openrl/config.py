@@ -66,6 +66,9 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     """`auto` takes CUDA, else MPS, else the CPU."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the base weights; adapters and optimizer are float32 always."""
+    tf32: bool = False
+    """On CUDA, multiply float32 matrices (adapters always, base weights where their dtype is float32) in TF32: faster,
+    with 10 bits of mantissa in place of 23."""
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes the cores this process may use."""
     appetite: int = Field(64, ge=1)

@@ -13,7 +13,7 @@ from workers.device.loop import DeviceLoop
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
-from workers.model.devices import choose_device, choose_dtype, set_threads
+from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
@@ -37,6 +37,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack, *, trains: bool
     source = str(resolve(settings.base_model, settings.home))
     with step(f"base model {source}"):
         threads = set_threads(settings.worker.threads)
+        set_tf32(settings.worker.tf32)
         device = choose_device(settings.worker.device)
         dtype = choose_dtype(settings.worker.dtype, device)
         base = load_base(source, device=device, dtype=dtype)

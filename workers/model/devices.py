@@ -27,6 +27,12 @@ def choose_dtype(wish: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if fast else torch.float32
 
 
+def set_tf32(wish: bool) -> None:
+    """Whether CUDA may multiply float32 matrices in TF32; torch's own default depends on its version. No other device
+    is concerned."""
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if wish else "ieee"
+
+
 def set_threads(count: int) -> int:
     """Use `count` CPU threads inside an operation (0: as many cores as this process may use). Returns the number."""
     chosen = count or usable_cores()

@@ -30,3 +30,14 @@ def test_threads_are_set_and_told() -> None:
         assert devices.set_threads(0) == devices.usable_cores()
     finally:
         torch.set_num_threads(before)
+
+
+def test_tf32_is_as_wished_and_the_cpu_multiplies_exactly_all_the_same() -> None:
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        for wish, precision in ((True, "tf32"), (False, "ieee")):
+            devices.set_tf32(wish)
+            assert torch.backends.cuda.matmul.fp32_precision == precision
+            assert torch.backends.mkldnn.matmul.fp32_precision in ("none", "ieee")
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
