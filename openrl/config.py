@@ -16,6 +16,11 @@ from openrl.domain.errors import SettingInvalid
 OTHER_VARIABLES = frozenset({"OPENRL_BASE_URL", "OPENRL_API_KEY", "OPENRL_WORKER_ID"})
 
 
+def _names(value: object) -> object:
+    """A comma-separated variable as a list."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
 class Gateway(BaseModel, extra="forbid", frozen=True):
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is reached from other machines too."""
@@ -25,6 +30,14 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
     """Largest request body, before and after decompression."""
     poll_seconds: float = Field(25.0, gt=0, le=40)
     """How long a poll for a result is held open; the SDK gives up after 45."""
+    awaited_models: Annotated[tuple[str, ...], NoDecode] = ()
+    """Base models, comma-separated and named as their workers name them, that requests wait for while no worker serves
+    them; requests for others are refused. `openrl serve` adds its own."""
+
+    @field_validator("awaited_models", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _names(value)
 
 
 class Train(BaseModel, extra="forbid", frozen=True):
@@ -65,6 +78,9 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     """`auto` takes CUDA, else MPS, else the CPU."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the base weights; adapters and optimizer are float32 always."""
+    tf32: bool = False
+    """On CUDA, multiply float32 matrices (adapters always, base weights where their dtype is float32) in TF32: faster,
+    with 10 bits of mantissa in place of 23."""
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes the cores this process may use."""
     appetite: int = Field(64, ge=1)
@@ -124,7 +140,7 @@ class Settings(BaseSettings):
     @field_validator("model_aliases", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+        return _names(value)
 
     @property
     def home(self) -> Path:

@@ -27,6 +27,13 @@ def lineup(settings: Settings, base_models: Sequence[str]) -> tuple[Settings, ..
     )
 
 
+def awaiting_own(settings: Settings, base_models: Sequence[str]) -> Settings:
+    """Requests wait for what is served here, too, where its worker is not up."""
+    own = [model.base_model for model in lineup(settings, base_models)]
+    awaited = tuple(dict.fromkeys((*settings.gateway.awaited_models, *own)))
+    return settings.model_copy(update={"gateway": settings.gateway.model_copy(update={"awaited_models": awaited})})
+
+
 def _require_different(names: Iterable[str]) -> None:
     for _, same in groupby(sorted(names, key=_identity), key=_identity):
         first, *more = same

@@ -15,7 +15,7 @@ from openrl.cli.broker import Broker, choose
 from openrl.cli.child import kill_group
 from openrl.cli.crew import Crew, Event
 from openrl.cli.keys import local_key
-from openrl.cli.lineup import lineup
+from openrl.cli.lineup import awaiting_own, lineup
 from openrl.cli.orphans import Watcher
 from openrl.cli.plan import WORKERS, Choices, base_url, broker_component, components
 from openrl.cli.probes import connect
@@ -40,7 +40,7 @@ def serve(settings: Settings, choices: Choices, own: Mapping[str, str], *, key: 
     with ExitStack() as closing:
         closing.enter_context(signals.caught())
         closing.enter_context(home.locked(settings.home))
-        settings = preflight.with_ports(settings, choices)
+        settings = awaiting_own(preflight.with_ports(settings, choices), choices.base_models)
         preflight.check(settings, choices)
         watcher = Watcher()
         closing.callback(watcher.close)

@@ -368,6 +368,7 @@ class MemoryLedger:
                 attempts=row.attempts,
                 result=row.result,
                 failure=row.failure,
+                queue="" if row.status in SETTLED else row.bell.queue,
             )
 
     def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
 _READ_FIELDS: Final = (
-    "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by",
+    "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by", "bell",
 )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ class RedisLedger:
     def read(self, op_id: OpId) -> Record | None:
         with told_apart():
             row = cast(list[Any], self._client.hmget(self._keys.op(op_id), _READ_FIELDS))
-        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by = row
+        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by, bell = row
         if status is None:
             return None
         record = Record(
@@ -204,6 +204,7 @@ class RedisLedger:
             status=Status(status.decode()),
             attempts=int(attempts),
             failure=None if failure is None else codec.decode_failure(failure),
+            queue=codec.decode_bell(bell).queue if bell else "",
         )
         if record.status is not Status.DONE:
             return record

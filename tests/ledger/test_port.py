@@ -19,7 +19,7 @@ FAILURE = failure_of(RunLost("r"))
 def test_an_op_goes_from_waiting_over_held_to_done(scene):
     op_id = scene.turn(0)
     assert scene.bells() == [op_id]
-    assert scene.ledger.read(op_id).status is Status.WAITING
+    assert (scene.ledger.read(op_id).status, scene.ledger.read(op_id).queue) == (Status.WAITING, "q")
     held = scene.claim(op_id)
     assert (held.epoch, held.attempt) == (1, 1)
     action = OptimStep(adam=AdamParams())
@@ -27,7 +27,7 @@ def test_an_op_goes_from_waiting_over_held_to_done(scene):
     assert scene.ledger.read(op_id).status is Status.HELD
     scene.ledger.done(held, RESULT)
     record = scene.ledger.read(op_id)
-    assert (record.status, record.result, record.failure) == (Status.DONE, RESULT, None)
+    assert (record.status, record.result, record.failure, record.queue) == (Status.DONE, RESULT, None, "")
     assert (record.tenant, record.kind, record.attempts) == (ANNA, "optim_step", 1)
 
 

@@ -17,6 +17,7 @@ from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
 from openrl.domain.worker import DeviceUse
 from workers.device.arbiter import Arbiter, Side
+from workers.device.cost import Cost
 from workers.device.receipt import Portion, batch_metrics, step_metrics
 from workers.device.rota import Rota
 from workers.device.tally import Tally
@@ -82,8 +83,9 @@ class _Step:
 
 class DeviceLoop(Generic[B]):
     """Training calls run one at a time in the order they came; optimizer steps that wait are one call, in the place of
-    the first. Forward/backward batches of different runs are handed to the engine in packs that the rota chooses; all
-    calls that wait go before the next pack. Sampling advances by single decode steps in between."""
+    the first. Forward/backward batches of different runs are handed to the engine in packs that the rota chooses, as
+    large as pays by what packs have cost so far; all calls that wait go before the next pack. Sampling advances by
+    single decode steps in between."""
 
     def __init__(
         self,
@@ -97,7 +99,8 @@ class DeviceLoop(Generic[B]):
         self._train, self._sample = train, sample
         self._calls: deque[_Call] = deque()
         self._steps: list[_Step] = []  #: one call stands for all of them
-        self._passes: Rota[_Pass[B]] = Rota(pack_tokens)
+        self._cost = Cost(pack_tokens)
+        self._passes: Rota[_Pass[B]] = Rota(pack_tokens, self._cost.enough)
         self._calls_due = 0  #: calls that go before the next pack
         self._tally = Tally()
         self._changed = threading.Condition()  #: guards what waits and the flag
@@ -245,12 +248,14 @@ class DeviceLoop(Generic[B]):
                 item.future.set_exception(error)
             return
         pack = [Portion(tenant=item.tenant, tokens=item.tokens, waited_seconds=started - item.since) for item in items]
-        receipts = batch_metrics(pack, time.monotonic() - started, self._train.padding_share)
+        seconds = time.monotonic() - started
+        receipts = batch_metrics(pack, seconds, self._train.padding_share)
         for item, result, receipt in zip(items, results, receipts, strict=True):
             if isinstance(result, CallerError):
                 item.future.set_exception(result)
             else:
                 item.future.set_result(replace(result, metrics=result.metrics | receipt))
+        self._cost.learn(sum(item.tokens for item in items), len(items), seconds)
 
 
 def _answer(future: Future[object], call: Callable[[], object]) -> None:

@@ -10,11 +10,12 @@ from openrl.config import Settings
 from openrl.domain.model import ModelCard
 from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import find, resolve
+from workers.admission import Admitted
 from workers.device.loop import DeviceLoop
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
-from workers.model.devices import choose_device, choose_dtype, set_threads, side_by_side
+from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
 from workers.sample.cache import free_bytes
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
@@ -71,7 +72,9 @@ def equip(
         closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
         saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
         _train(here, settings, closing, trainer, loop, saving)
-    return _card(base, source, settings, trains=trains, samples=samples)
+    card = _card(base, source, settings, trains=trains, samples=samples)
+    here.works.update({name: Admitted(work, card) for name, work in here.works.items()})
+    return card
 
 
 def load(source: str, settings: Settings, member: "Member | None" = None, engines: int = 1) -> BaseModel:
@@ -80,6 +83,7 @@ def load(source: str, settings: Settings, member: "Member | None" = None, engine
     with step(f"base model {source}"):
         wish = settings.worker
         threads = set_threads(wish.threads if member is None else member.place.threads(wish.threads), engines)
+        set_tf32(wish.tf32)
         device = choose_device(wish.device) if member is None else member.device
         dtype = choose_dtype(wish.dtype, device)
         base = load_base(source, device=device, dtype=dtype) if member is None else member.load(source, dtype)

@@ -27,6 +27,12 @@ def choose_dtype(wish: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if fast else torch.float32
 
 
+def set_tf32(wish: bool) -> None:
+    """Whether CUDA may multiply float32 matrices in TF32; torch's own default depends on its version. No other device
+    is concerned."""
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if wish else "ieee"
+
+
 def set_threads(count: int, engines: int = 1) -> int:
     """Use `count` CPU threads (0: as many cores as this process may use) inside operations, shared out to `engines`
     that run side by side. Returns the number inside one operation."""
