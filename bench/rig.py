@@ -41,6 +41,8 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def serving(args: argparse.Namespace, model: str, *options: str) -> Iterator[Served]:
     """The server that the arguments name, or a fresh one on `model` that is stopped at the end."""
     if args.base_url:
+        if not args.api_key:
+            raise SystemExit("--base-url names a server that needs a key: give --api-key or set TINKER_API_KEY")
         yield Served(args.base_url.rstrip("/"), args.api_key, args.model or model)
         return
     with serving_in(args, model, *options) as (served, _):
@@ -62,7 +64,7 @@ def serving_in(args: argparse.Namespace, model: str, *options: str) -> Iterator[
                     raise SystemExit((home / "out").read_text())
                 time.sleep(0.1)
             status = json.loads((home / "serve.json").read_text())
-            yield Served(status["url"], (home / "local_key").read_text().strip(), status["model"]), home
+            yield Served(status["url"], (home / "local_key").read_text().strip(), status["models"][0]), home
         finally:
             process.terminate()
             process.wait(60)

@@ -2,14 +2,18 @@
 
 The bare loop is PyTorch, Transformers and PEFT on the same base weights, adapter, rows and dtype: rows stacked, one
 forward, one backward. Both sides take turns and their medians are compared; a datum's tokens count whether they are
-computed or shared. `packed64` compares the engine with itself: many tenants in one call, or one after another.
+computed or shared. `packed64` and `fused_optim` compare the engine with itself: many tenants in one call, or one
+after another.
+`page_in` is a run's way from the depot on the local disk to the device, `snapshot` the way back.
 """
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +22,11 @@ from rig import Report, add_report
 from transformers.utils.logging import disable_progress_bar
 
 from openrl import config
+from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.datum import Datum, Loss
+from openrl.domain.ids import DepotKey
 from openrl.domain.outcome import BatchResult
-from openrl.domain.run import LoraSpec
+from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import DType
 from openrl.models.catalogue import resolve
 from workers.model.arrays import to_domain
@@ -32,6 +38,7 @@ GROUP = 8
 #: Prompt and completion of a group's datums, in tokens; `alone` shares nothing.
 SHAPES = {"alone": (0, 128), "prefix_equal": (64, 64), "prefix_long": (256, 64)}
 TENANTS, TENANT_TOKENS = 64, 16
+PAGED_MB = 10.0  #: of the adapter; its moments are twice as much
 
 
 def rows(prompt: int, completion: int, vocab: int, count: int = GROUP) -> torch.Tensor:
@@ -96,11 +103,12 @@ class Ours:
         return sum(result.metrics["loss:sum"] for result in results if isinstance(result, BatchResult))
 
 
-def alternating(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """Median seconds of each call, after one round to warm up."""
+def alternating(rounds: int, *calls: Callable[[], object], before: Callable[[], object] = lambda: None) -> list[float]:
+    """Median seconds of each call, after one round to warm up; `before` goes before each and is not counted."""
     times: list[list[float]] = [[] for _ in calls]
     for round_ in range(rounds + 1):
         for call, kept in zip(calls, times, strict=True):
+            before()
             started = time.perf_counter()
             call()
             if round_:
@@ -133,6 +141,57 @@ def packed(report: Report, ours: Ours, rank: int, rounds: int) -> None:
     report["packed64_ratio"] = apart / together
 
 
+def fused_optim(report: Report, engine: TrainEngine, rounds: int) -> None:
+    """Optimizer steps of the tenants of `packed`, as one call or one after another."""
+    tenants = [f"tenant {number}" for number in range(TENANTS)]
+    gradients = {tenant: torch.full_like(engine.run(tenant).weights, 1e-3) for tenant in tenants}
+
+    def step(fused: bool) -> None:
+        for tenant, gradient in gradients.items():
+            engine.run(tenant).grad = gradient
+        asked = [(tenant, AdamParams(learning_rate=1e-6)) for tenant in tenants]
+        engine.optim_steps(asked) if fused else [engine.optim_step(*each) for each in asked]
+
+    together, apart = alternating(rounds, lambda: step(True), lambda: step(False))
+    report["fused_optim_ms"] = 1e3 * together
+    report["fused_optim_ratio"] = apart / together
+
+
+def paged(report: Report, engine: TrainEngine, rounds: int) -> None:
+    """An adapter of about 10 MB with its moments, from the disk itself: what the system keeps of files is dropped."""
+    engine.create("thin", LoraSpec(rank=1, seed=0, train_unembed=False))
+    rank = max(1, round(PAGED_MB * 1e6 / engine.run("thin").weights.nbytes))
+    engine.create("paged", LoraSpec(rank=rank, seed=0, train_unembed=False))
+    run = engine.run("paged")
+    for vector in run.vectors:
+        vector.normal_(std=0.01)
+    home = config.load().home
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="openrl-bench-", dir=home) as folder:
+        depot, numbers = FsspecDepot(f"file://{folder}"), count()
+        depot.put_folder(DepotKey("adapter"), engine.policy("paged"))
+        depot.put_folder(DepotKey("run"), engine.snapshot("paged"))
+        page_in, adapter_in, snapshot, copied = alternating(
+            rounds,
+            lambda: engine.put("back", engine.restored(depot.get_folder(DepotKey("run")))),
+            lambda: engine.load("back", depot.get_folder(DepotKey("adapter")), with_optimizer=False),
+            lambda: depot.put_folder(DepotKey(f"run{next(numbers)}"), engine.snapshot("paged")),
+            lambda: engine.snapshot("paged"),
+            before=lambda: forgotten(Path(folder)),
+        )
+    report["paged_adapter_mb"], report["paged_run_mb"] = run.weights.nbytes / 1e6, run.size_bytes / 1e6
+    report["page_in_ms"], report["adapter_in_ms"] = page_in * 1e3, adapter_in * 1e3
+    report["snapshot_ms"], report["snapshot_copy_ms"] = snapshot * 1e3, copied * 1e3
+
+
+def forgotten(folder: Path) -> None:
+    """Have the system drop what it keeps of the files there, where it can be asked to."""
+    for path in folder.rglob("*"):
+        if path.is_file() and hasattr(os, "posix_fadvise"):
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_report(parser)
@@ -161,6 +220,8 @@ def main() -> None:
     for name in SHAPES:
         against_bare(report, name, ours, bare, args.rounds)
     packed(report, ours, args.tenant_rank, args.rounds)
+    fused_optim(report, engine, args.rounds)
+    paged(report, engine, args.rounds)
     print(f"model: {args.model}\ndevice: {device}\ndtype: {str(dtype).removeprefix('torch.')}\nthreads: {threads}")
     report.finish()
 

@@ -16,6 +16,11 @@ from openrl.domain.errors import SettingInvalid
 OTHER_VARIABLES = frozenset({"OPENRL_BASE_URL", "OPENRL_API_KEY", "OPENRL_WORKER_ID"})
 
 
+def _names(value: object) -> object:
+    """A comma-separated variable as a list."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
 class Gateway(BaseModel, extra="forbid", frozen=True):
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is reached from other machines too."""
@@ -25,16 +30,36 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
     """Largest request body, before and after decompression."""
     poll_seconds: float = Field(25.0, gt=0, le=40)
     """How long a poll for a result is held open; the SDK gives up after 45."""
+    awaited_models: Annotated[tuple[str, ...], NoDecode] = ()
+    """Base models, comma-separated and named as their workers name them, that requests wait for while no worker serves
+    them; requests for others are refused. `openrl serve` adds its own."""
+
+    @field_validator("awaited_models", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _names(value)
 
 
 class Train(BaseModel, extra="forbid", frozen=True):
     pack_tokens: int = Field(16_384, ge=1)
-    """Tokens, padding included, that one forward/backward may hold; more are taken in several."""
+    """Tokens, padding included, that one forward/backward may hold, in each process of a group; more are taken in
+    several."""
+    memory_gb: float = Field(0.0, ge=0)
+    """Device memory that a forward/backward may take beside the weights, in GB (10^9 bytes); longer batches are cut to
+    fit, and a datum that cannot fit is refused. 0 looks before each how much is free."""
     snapshot_seconds: float = Field(5.0, gt=0)
     """Age of a run's oldest change at which its state is written to the depot; what came since is done again after a
     crash."""
     idle_seconds: float = Field(900.0, gt=0)
     """A run that nobody used for so long leaves the worker's memory; its next operation brings it back."""
+    group_seconds: float = Field(120.0, gt=0)
+    """A process of a group that is silent, or keeps the others waiting, for so long is lost, and the group ends."""
+    device_memory_mb: float = Field(0.0, ge=0)
+    """Memory for the weights, moments and gradients of runs where the device computes; those used last stay. 0 takes a
+    quarter of what is free once the base model is loaded."""
+    host_memory_mb: float = Field(0.0, ge=0)
+    """Main memory for runs that found no room on a CUDA device, before they go to the depot; 0 takes half of what is
+    free. Elsewhere the device's memory is main memory and this is not used."""
     max_lora_rank: int = Field(256, ge=1)
     """The largest rank that clients may ask for."""
     full_runs: bool = False
@@ -45,7 +70,7 @@ class Train(BaseModel, extra="forbid", frozen=True):
 class Sample(BaseModel, extra="forbid", frozen=True):
     lanes: int = Field(4, ge=1, le=64)
     """Sub-queues of the sample queue, and of the reward queue too; the same for gateway and workers."""
-    max_rows: int = Field(32, ge=1)
+    max_rows: int = Field(128, ge=1)
     """Sequences decoded together."""
     cache_tokens: int = Field(0, ge=0)
     """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
@@ -58,6 +83,9 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     """`auto` takes CUDA, else MPS, else the CPU."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the base weights; adapters and optimizer are float32 always."""
+    tf32: bool = False
+    """On CUDA, multiply float32 matrices (adapters always, base weights where their dtype is float32) in TF32: faster,
+    with 10 bits of mantissa in place of 23."""
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes the cores this process may use."""
     appetite: int = Field(64, ge=1)
@@ -117,7 +145,7 @@ class Settings(BaseSettings):
     @field_validator("model_aliases", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+        return _names(value)
 
     @property
     def home(self) -> Path:

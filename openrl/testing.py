@@ -72,17 +72,19 @@ class ToyWorker:
     """Works on one op at a time, in a thread.
 
     `before` sees each op first: it may sleep, or raise what the op is to fail with. `seen` are the ops in the order in
-    which they were claimed."""
+    which they were claimed. A bell that it does not hear is lost, as one for another model is."""
 
     def __init__(self, before: Callable[[Op], None] = lambda op: None) -> None:
         self.before = before
+        self.hears: Callable[[Bell], bool] = lambda bell: True
         self.seen: list[Op] = []
         self._bells: SimpleQueue[OpId | None] = SimpleQueue()
         self._steps: dict[RunId, int] = {}
         self._thread: Thread | None = None
 
     def ring(self, bell: Bell) -> None:
-        self._bells.put(bell.op)
+        if self.hears(bell):
+            self._bells.put(bell.op)
 
     def start(self, ledger: Ledger, catalog: Catalog, depot: Depot) -> None:
         self._ledger, self._catalog, self._depot = ledger, catalog, depot

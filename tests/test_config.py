@@ -19,6 +19,12 @@ def test_nested_variables_reach_their_field(monkeypatch: pytest.MonkeyPatch) -> 
     assert config.load().train.pack_tokens == 123
 
 
+def test_memory_is_looked_up_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert config.load().train.memory_gb == 0
+    monkeypatch.setenv("OPENRL_TRAIN__MEMORY_GB", "1.5")
+    assert config.load().train.memory_gb == 1.5
+
+
 def test_aliases_are_a_comma_separated_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENRL_MODEL_ALIASES", "org/one, two,")
     assert config.load().model_aliases == ("org/one", "two")

@@ -2,11 +2,13 @@
 
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from celery import Celery, signals
 
@@ -15,6 +17,7 @@ from openrl.domain.model import ModelCard
 from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.ledger.roster import RedisRoster
+from openrl.models.catalogue import resolve
 from queues.app import make_app
 from queues.bell import ringer
 from queues.lanes import reward_queues, sample_queues, train_queue
@@ -22,6 +25,10 @@ from workers.station import Station, opened
 from workers.sweep import EVERY_SECONDS as SWEEP_SECONDS
 from workers.sweep import sweep
 from workers.ticker import Ticker
+from workers.train.group.place import Place, check_group, place_in
+
+if TYPE_CHECKING:
+    from workers.train.group.member import Member
 
 log = logging.getLogger(__name__)
 
@@ -30,24 +37,53 @@ ANNOUNCED_FOR_SECONDS = 8.0
 
 
 def run(role: str, settings: Settings) -> None:
-    """Run a worker until it is told to stop. Raises OperatorError for what an operator must mend first."""
+    """Run a worker, or this process's part of one, until it is told to stop.
+
+    Raises OperatorError for what an operator must mend first.
+    """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads of two processes starve each other
     assert settings.redis_url is not None
+    place = place_in(os.environ)
+    if place is not None:
+        check_group(role, settings.train, "torchrun")
+    if place is not None and not place.leads:
+        _run_follower(place, settings)
+        return
     app = make_app(settings.redis_url)
     if Role(role) is Role.REWARD:
         _run_reward(app, settings)
     else:
-        _run_device(app, Role(role), settings)
+        _run_device(app, Role(role), settings, place)
 
 
-def _run_device(app: Celery, role: Role, settings: Settings) -> None:
+def _run_follower(place: Place, settings: Settings) -> None:
+    """A rank other than 0. Signals to stop are for rank 0, which stops the others when it has drained."""
+    from workers.device.station import load, memory_bytes, pack_tokens
+
+    member = _join(place, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    base = load(str(resolve(settings.base_model, settings.home)), settings, member)
+    member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
+
+
+def _join(place: Place, settings: Settings) -> "Member":
+    from workers.train.group.member import join
+
+    member = join(place, device=settings.worker.device, wait_seconds=settings.train.group_seconds)
+    member.must_agree(f"{settings.base_model}, {settings.train}")
+    return member
+
+
+def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None) -> None:
     from workers.device.station import equip
     from workers.sample import tasks as sample_tasks
     from workers.train import tasks as train_tasks
 
+    member = None if place is None else _join(place, settings)
     with opened(settings, ringer(app)) as here, ExitStack() as closing:
         trains, samples = role is not Role.SAMPLE, role is not Role.TRAIN
-        card = equip(here, settings, closing, trains=trains, samples=samples)
+        card = equip(here, settings, closing, trains=trains, samples=samples, member=member)
         queues = []
         if trains:
             train_tasks.register(app)

@@ -54,9 +54,10 @@ def needed_gb(folder: Path, dtype: str, copies: int) -> float:
     return copies * (parameters(folder) * weight_bytes(dtype) / 1e9 + PROCESS_GB)
 
 
-def require_memory(folder: Path, dtype: str, device: str, copies: int) -> None:
-    """Raises ModelWontFit, for base weights in main memory; what a GPU holds, its worker finds out itself."""
-    needed, free = needed_gb(folder, dtype, copies), free_gb()
+def require_memory(folders: Iterable[Path], dtype: str, device: str, copies: int) -> None:
+    """For `copies` workers of each base model. Raises ModelWontFit, for base weights in main memory; what a GPU holds,
+    its worker finds out itself."""
+    needed, free = sum(needed_gb(folder, dtype, copies) for folder in folders), free_gb()
     if needed > free and weights_in_main_memory(device):
         raise ModelWontFit(needed, free)
 

@@ -76,10 +76,19 @@ def serve(
         list[str] | None,
         typer.Argument(metavar="-- COMMAND", help="Run this against the server, then stop and exit as it did."),
     ] = None,
-    base_model: BaseModel = None,
+    base_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name from `openrl models list`, a hub id, or a folder; repeatable: each has workers of its own."
+            " [OPENRL_BASE_MODEL]"
+        ),
+    ] = None,
     alias: Annotated[
         list[str] | None,
-        typer.Option(help="Another name of the base model for clients; repeatable. [OPENRL_MODEL_ALIASES]"),
+        typer.Option(
+            help="Another name of the base model for clients, NAME=MODEL where there are several; repeatable."
+            " [OPENRL_MODEL_ALIASES]"
+        ),
     ] = None,
     port: Port = None,
     host: Host = None,
@@ -90,7 +99,9 @@ def serve(
     separate: Annotated[
         bool, typer.Option("--separate", help="A train and a sample worker, not one for both.")
     ] = False,
-    device_workers: Annotated[int | None, typer.Option(min=1, help="Workers that train and sample. [1]")] = None,
+    device_workers: Annotated[
+        int | None, typer.Option(min=1, help="Workers of each base model that train and sample. [1]")
+    ] = None,
     train_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
     sample_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
@@ -103,8 +114,9 @@ def serve(
     from openrl.cli.plan import Choices
     from openrl.cli.serve import serve as run
 
+    base_models = tuple(base_model or ())
     settings = _settings(
-        base_model=base_model,
+        base_model=base_models[0] if base_models else None,
         model_aliases=tuple(alias) if alias else None,
         data_dir=data_dir,
         flower_port=flower_port,
@@ -112,6 +124,7 @@ def serve(
         worker={"device": device, "dtype": dtype},
     )
     choices = Choices(
+        base_models=base_models,
         separate=separate,
         device_workers=_counted("--device-workers", device_workers, fits=not separate),
         train_workers=_counted("--train-workers", train_workers, fits=separate),
@@ -130,7 +143,7 @@ def status(data_dir: DataDir = None) -> None:
     from openrl.cli.roll import worker_lines
 
     facts = read_status(_settings(data_dir=data_dir).home)
-    typer.echo(f"{facts['url']} serves {facts['model']}, pid {facts['pid']}")
+    typer.echo(f"{facts['url']} serves {', '.join(facts['models'])}, pid {facts['pid']}")
     for name, part in facts["parts"].items():
         typer.echo(f"  {name:<16} pid {part['pid']:<8} {part['address']}")
     for line in worker_lines(facts["broker"]):
@@ -150,12 +163,23 @@ def gateway(host: Host = None, port: Port = None) -> None:
 def worker(
     role: Annotated[Literal["train", "sample", "device", "reward"], typer.Argument(help="device trains and samples.")],
     name: Annotated[str | None, typer.Option(help="How the worker calls itself; by default host and pid.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Train with a group of so many processes, each with a GPU where there are any.")
+    ] = 1,
 ) -> None:
-    """Run one worker alone."""
+    """Run one worker alone.
+
+    A train worker may be a group of processes that share the base model and the work. --processes starts them with
+    PyTorch's launcher; on several machines, start `torchrun … -m openrl.cli.main worker train` on each.
+    """
     with _component():
         if name is not None:
             os.environ["OPENRL_WORKER_ID"] = name
         settings = _with_broker(_settings())
+        if processes > 1:
+            from workers.train.group.launch import launch
+
+            raise typer.Exit(launch(role, processes, settings.train))
         from workers.start import run
 
         run(role, settings)

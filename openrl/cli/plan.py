@@ -10,6 +10,7 @@ from openrl.cli import probes
 from openrl.cli.broker import Broker, configuration
 from openrl.cli.child import Component
 from openrl.cli.environment import child_env
+from openrl.cli.lineup import lineup
 from openrl.cli.ports import LOCAL
 from openrl.config import Settings
 
@@ -24,6 +25,7 @@ FLOWER_USER = "openrl"
 class Choices:
     """What the command line decides beside the settings."""
 
+    base_models: tuple[str, ...] = ()  #: none is the one in the settings
     separate: bool = False  #: train and sample workers instead of ones that do both
     device_workers: int = 1
     train_workers: int = 1  #: where they are separate, like the next
@@ -33,10 +35,15 @@ class Choices:
 
     @property
     def model_workers(self) -> dict[str, int]:
-        """How many workers of each role load the base model."""
+        """How many workers of each role load a base model."""
         if self.separate:
             return {"train": self.train_workers, "sample": self.sample_workers}
         return {"device": self.device_workers}
+
+    @property
+    def copies(self) -> int:
+        """How many workers load a base model, all models together."""
+        return max(1, len(self.base_models)) * sum(self.model_workers.values())
 
 
 def base_url(settings: Settings) -> str:
@@ -64,9 +71,13 @@ def components(settings: Settings, choices: Choices, own: Mapping[str, str], sec
     assert settings.redis_url is not None
     env = child_env(settings, own)
     client = probes.connect(settings.redis_url)
-    counts = {**choices.model_workers, "reward": 1}
-    workers = [(role, number) for role, count in counts.items() for number in range(1, count + 1)]
-    parts = [_gateway(settings, env), *(_worker(role, number, settings, env, client) for role, number in workers)]
+    models = lineup(settings, choices.base_models)
+    workers = [
+        _worker(role, number, model, child_env(model, own), client)
+        for role, count in choices.model_workers.items()
+        for number, model in enumerate((model for model in models for _ in range(count)), 1)
+    ]
+    parts = [_gateway(settings, env), *workers, _worker("reward", 1, settings, env, client)]
     return [*parts, _flower(settings, env, secret)] if choices.flower else parts
 
 

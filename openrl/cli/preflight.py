@@ -4,6 +4,7 @@ from pathlib import Path
 
 from openrl.cli import machine, probes
 from openrl.cli.broker import find_program
+from openrl.cli.lineup import lineup
 from openrl.cli.plan import Choices
 from openrl.cli.ports import LOCAL, free_port, require_port
 from openrl.config import Settings
@@ -16,9 +17,8 @@ def with_ports(settings: Settings, choices: Choices) -> Settings:
     """Real ports in place of 0, and an even part of the cores for each of several workers on one machine."""
     gateway = settings.gateway.model_copy(update={"port": settings.gateway.port or free_port()})
     worker = settings.worker
-    copies = sum(choices.model_workers.values())
-    if copies > 1 and not worker.threads:
-        worker = worker.model_copy(update={"threads": max(1, usable_cores() // copies)})
+    if choices.copies > 1 and not worker.threads:
+        worker = worker.model_copy(update={"threads": max(1, usable_cores() // choices.copies)})
     flower_port = settings.flower_port or free_port()
     return settings.model_copy(update={"gateway": gateway, "worker": worker, "flower_port": flower_port})
 
@@ -34,23 +34,27 @@ def check(settings: Settings, choices: Choices) -> None:
         find_program()
     else:
         probes.require_broker(settings.redis_url)
-    if to_pull(settings) is None:
-        check_model(settings, choices)
+    if not to_pull(settings, choices):
+        check_models(settings, choices)
 
 
-def check_model(settings: Settings, choices: Choices) -> None:
+def check_models(settings: Settings, choices: Choices) -> None:
     """Raises BaseModelMissing, ModelWontFit. A hub id is taken on trust: it may have to be downloaded first."""
-    where = resolve(settings.base_model, settings.home)
-    if isinstance(where, Path):
-        worker = settings.worker
-        copies = sum(choices.model_workers.values())
-        machine.require_memory(where, worker.dtype, worker.device, copies=copies)
+    wheres = [resolve(model.base_model, settings.home) for model in lineup(settings, choices.base_models)]
+    folders = [where for where in wheres if isinstance(where, Path)]
+    each = sum(choices.model_workers.values())
+    machine.require_memory(folders, settings.worker.dtype, settings.worker.device, copies=each)
 
 
-def to_pull(settings: Settings) -> Listed | None:
-    """The listed base model that has to be fetched first. Raises BaseModelMissing where a person must agree first."""
-    model = find(settings.base_model)
-    if model is None or "/" in settings.base_model or is_model(folder_of(model, settings.home)):
+def to_pull(settings: Settings, choices: Choices) -> list[Listed]:
+    """The listed base models that have to be fetched first. Raises BaseModelMissing where a person must agree first."""
+    models = (_absent(model.base_model, settings.home) for model in lineup(settings, choices.base_models))
+    return [model for model in models if model is not None]
+
+
+def _absent(name: str, home: Path) -> Listed | None:
+    model = find(name)
+    if model is None or "/" in name or is_model(folder_of(model, home)):
         return None
     if model.terms is not None:
         why = f"its terms have to be agreed to first; fetch it with: openrl models pull {model.name}"

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 
 from openrl.cli import home, preflight
@@ -15,6 +15,7 @@ from openrl.cli.broker import Broker, choose
 from openrl.cli.child import kill_group
 from openrl.cli.crew import Crew, Event
 from openrl.cli.keys import local_key
+from openrl.cli.lineup import awaiting_own, lineup
 from openrl.cli.orphans import Watcher
 from openrl.cli.plan import WORKERS, Choices, base_url, broker_component, components
 from openrl.cli.probes import connect
@@ -24,6 +25,7 @@ from openrl.config import Settings
 from openrl.domain.errors import BaseModelMissing, LedgerUnreachable
 from openrl.ledger.redis import lapse
 from openrl.ledger.roster import RedisRoster
+from openrl.models.catalogue import Listed
 
 TICK_SECONDS = 0.05
 
@@ -38,7 +40,7 @@ def serve(settings: Settings, choices: Choices, own: Mapping[str, str], *, key: 
     with ExitStack() as closing:
         closing.enter_context(signals.caught())
         closing.enter_context(home.locked(settings.home))
-        settings = preflight.with_ports(settings, choices)
+        settings = awaiting_own(preflight.with_ports(settings, choices), choices.base_models)
         preflight.check(settings, choices)
         watcher = Watcher()
         closing.callback(watcher.close)
@@ -71,7 +73,7 @@ class Serving:
 
     def start(self, key: str | None) -> None:
         """Returns when everything is ready. Raises Stopped, OperatorError."""
-        self._fetch_model()
+        self._fetch_models()
         secret = local_key(self._settings, key)
         self._board.loading(self._crew)
         if self._settings.redis_url is None:
@@ -86,7 +88,7 @@ class Serving:
             self._program = Program(self._choices.program, self._own, url=url, secret=secret)
             self._program.watched_by(self._watcher, WORKERS)
             return
-        self._board.say(f"OpenRL serves {self._settings.base_model}. In the shell of your program:")
+        self._board.say(f"OpenRL serves {', '.join(self._models)}. In the shell of your program:")
         print_exports(url, secret)
 
     def run(self) -> int:
@@ -107,11 +109,19 @@ class Serving:
         self._board.follow(self._crew.members.values())
         home.remove_status(self._settings.home)
 
-    def _fetch_model(self) -> None:
+    @property
+    def _models(self) -> tuple[str, ...]:
+        return tuple(model.base_model for model in lineup(self._settings, self._choices.base_models))
+
+    def _fetch_models(self) -> None:
+        absent = preflight.to_pull(self._settings, self._choices)
+        for model in absent:
+            self._fetch(model)
+        if absent:
+            preflight.check_models(self._settings, self._choices)
+
+    def _fetch(self, model: Listed) -> None:
         """Pull a listed base model that is not here yet, in a process of its own, because converting needs torch."""
-        model = preflight.to_pull(self._settings)
-        if model is None:
-            return
         place = str(self._settings.home / "models")
         command = [sys.executable, "-m", "openrl.cli.main", "models", "pull", model.name, "--to", place]
         pull = subprocess.Popen(command, start_new_session=True)
@@ -124,14 +134,13 @@ class Serving:
             raise Stopped
         if pull.returncode:
             raise BaseModelMissing(model.name, "it could not be fetched; the reason is above")
-        preflight.check_model(self._settings, self._choices)
 
     def _start_broker(self) -> None:
         broker = choose(self._settings.home / "broker")
         self._settings = self._settings.model_copy(update={"redis_url": broker.url})
         self._crew.add([broker_component(broker, self._settings, self._own)])
         self._until_ready()
-        _withdraw_others(broker, self._settings.base_model)
+        _withdraw_others(broker, self._models)
 
     def _until_ready(self) -> None:
         while not self._crew.is_ready:
@@ -169,7 +178,7 @@ class Serving:
             for name, member in self._crew.members.items()
         }
         home.write_status(
-            settings.home, url=base_url(settings), model=settings.base_model, broker=settings.redis_url, parts=parts
+            settings.home, url=base_url(settings), models=self._models, broker=settings.redis_url, parts=parts
         )
 
 
@@ -183,10 +192,10 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _withdraw_others(broker: Broker, base_model: str) -> None:
-    """An earlier start may have served another model; here only one is, and nobody else uses this broker."""
+def _withdraw_others(broker: Broker, models: Collection[str]) -> None:
+    """An earlier start may have served other models; nobody else uses this broker."""
     with connect(broker.url) as client:
         roster = RedisRoster(client)
         for card in roster.cards():
-            if card.name != base_model:
+            if card.name not in models:
                 roster.withdraw(card.name)

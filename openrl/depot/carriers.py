@@ -23,7 +23,7 @@ class Carrier(Protocol):
     def read(self, path: str) -> bytes: ...
     def remove(self, path: str) -> None: ...
 
-    def write_tree(self, path: str, files: Mapping[str, bytes], last: str) -> None:
+    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> None:
         """All files below `path`, and the one named `last` not before the others are safe."""
         ...
 
@@ -64,7 +64,7 @@ class Disk:
     def remove(self, path: str) -> None:
         (self._root / path).unlink()
 
-    def write_tree(self, path: str, files: Mapping[str, bytes], last: str) -> None:
+    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> None:
         arriving, target = self._arriving(), self._root / path
         try:
             for name, data in files.items():
@@ -113,9 +113,9 @@ class Remote:
     def remove(self, path: str) -> None:
         self._files.rm_file(self._at(path))
 
-    def write_tree(self, path: str, files: Mapping[str, bytes], last: str) -> None:
+    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> None:
         for name in sorted(files, key=lambda name: name == last):
-            self.write(f"{path}/{name}", files[name])
+            self.write(f"{path}/{name}", bytes(files[name]))
 
     def remove_tree(self, path: str, first: str) -> None:
         self._files.invalidate_cache()

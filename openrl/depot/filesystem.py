@@ -43,7 +43,7 @@ class FsspecDepot:
         with self._reached(), suppress(*ABSENT):
             self._carrier.remove(_valid(key))
 
-    def put_folder(self, key: str, files: Mapping[str, bytes]) -> int:
+    def put_folder(self, key: str, files: Mapping[str, bytes | memoryview]) -> int:
         """The bytes of the folder that stands there afterwards, this writer's or an earlier one's."""
         assert files, f"{key}: an empty folder"
         sizes = self._manifest(_valid(key))

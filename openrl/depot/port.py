@@ -17,7 +17,7 @@ class Depot(Protocol):
         """No error where there is none."""
         ...
 
-    def put_folder(self, key: str, files: Mapping[str, bytes]) -> int:
+    def put_folder(self, key: str, files: Mapping[str, bytes | memoryview]) -> int:
         """Write files below `key`, then a marker that makes them visible at once; returns the bytes of the folder that
         stands there afterwards. It is immutable once its marker is there; writing it again does nothing."""
         ...

@@ -15,6 +15,7 @@ class ModelCard:
     full_runs: bool = False  #: whether runs may train all weights
     trainable: bool = True
     sampleable: bool = True
+    bounded: bool = True  #: False where no worker has told the figures yet: who carries an op out checks it
 
     def answers_to(self, name: str) -> bool:
         return name == self.name or name in self.aliases

@@ -96,3 +96,4 @@ class Record:
     attempts: int
     result: Result | None = None  #: when done
     failure: Failure | None = None  #: when failed
+    queue: str = ""  #: until it is settled, where it was rung

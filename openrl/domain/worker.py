@@ -29,13 +29,14 @@ class DeviceUse:
     """How busy a device was. Two of them, told one after the other, give the share in between."""
 
     seconds: float = 0.0  #: since the device's loop began
+    busy_seconds: float = 0.0  #: of these, those in which something ran; both sides may at once, on a CPU
     train: SideUse = field(default_factory=SideUse)
     sample: SideUse = field(default_factory=SideUse)
 
     @property
     def busy(self) -> float:
         """The share of the time that something ran, 0 to 1."""
-        return (self.train.seconds + self.sample.seconds) / self.seconds if self.seconds else 0.0
+        return self.busy_seconds / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,8 @@ from openrl.domain.ids import RunId, SamplerId, TenantId
 from openrl.domain.model import ModelCard
 from openrl.domain.policy import Sampler
 from openrl.domain.run import Run
+from openrl.domain.worker import WorkerInfo
+from openrl.gateway.awaited import awaited_card, missing_worker
 from openrl.gateway.memo import Memo
 from openrl.ledger.connect import connect
 from openrl.ledger.notices import RedisNotices
@@ -53,6 +55,7 @@ class Services:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="request"))
     client_config: Mapping[str, Any] = field(default_factory=dict)  #: added to what SDK clients are told to do
     keys: Memo[str, TenantId] = field(default_factory=lambda: Memo(KEY_SECONDS))
+    _workers: Memo[str, list[WorkerInfo]] = field(default_factory=lambda: Memo(ROSTER_SECONDS))
     _cards: Memo[str, list[ModelCard]] = field(default_factory=lambda: Memo(ROSTER_SECONDS))
     _runs: Memo[tuple[TenantId, RunId], Run] = field(default_factory=lambda: Memo(FIXED_SECONDS))
     _samplers: Memo[tuple[TenantId, SamplerId], Sampler] = field(default_factory=lambda: Memo(FIXED_SECONDS))
@@ -74,22 +77,35 @@ class Services:
     def cards(self) -> list[ModelCard]:
         return self._cards.get("all", self.roster.cards)
 
+    def workers(self) -> list[WorkerInfo]:
+        return self._workers.get("all", self.roster.workers)
+
     def card(self, model: str) -> ModelCard:
-        """The card of a model that something of ours is made of. Raises NoWorker until it is served again."""
-        for card in self.cards():
-            if card.answers_to(model):
-                return card
-        raise NoWorker(model)
+        """The card of a model that something of ours is made of. Raises NoWorker until it is served again, unless it is
+        one that is waited for."""
+        card = self._card(model)
+        if card is None:
+            raise NoWorker(model)
+        return card
 
     def requested_card(self, model: str) -> ModelCard:
         """The card of a model that a client asks for. Raises ModelUnknown, or NoWorker while nothing is served yet."""
-        served = self.cards()
-        for card in served:
-            if card.answers_to(model):
-                return card
+        card = self._card(model)
+        if card is not None:
+            return card
+        served = tuple(card.name for card in self.cards())
         if not served:
             raise NoWorker(model)
-        raise ModelUnknown(model, tuple(card.name for card in served))
+        raise ModelUnknown(model, served)
+
+    def _card(self, model: str) -> ModelCard | None:
+        told = next((card for card in self.cards() if card.answers_to(model)), None)
+        return told or awaited_card(model, self.settings)
+
+    def why_waiting(self, queue: str) -> str | None:
+        """A sentence for an op that waits in a queue that nobody takes from; None where somebody does."""
+        models = {*(card.name for card in self.cards()), *self.settings.gateway.awaited_models}
+        return missing_worker(queue, self.workers(), models, self.settings.sample.lanes)
 
     def run(self, tenant: TenantId, run: RunId) -> Run:
         """What never changes of a run; its times are as old as the memory. Raises RunNotFound."""

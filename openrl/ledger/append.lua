@@ -18,7 +18,7 @@ end
 
 redis.call('SET', p .. 'once:' .. once, id)
 redis.call('HSET', p .. 'op:' .. id, 'status', 'waiting', 'attempts', 0, 'epoch', 0, 'once', once, 'tenant', tenant,
-  'run', run, 'turn', ARGV[8], unpack(ARGV, 9))
+  'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 9))
 redis.call('HINCRBY', p .. 'tenants', tenant, 1)
 if not next then
   ready(id)

@@ -1,7 +1,7 @@
 -- ARGV[3] id  [4] holder  [5] hold_seconds  [6] max_attempts  [7] failure of a worn out op
 -- [8] seconds after which a run without an op weighs nothing
 -- -> word, bells, bodies, epoch, attempt, row (kind tenant run turn sampler number body_at body),
---    lease (epoch snapshot snapshot_turn; empty for an op of no run)
+--    lease (epoch snapshot snapshot_turn; empty for an op of no run), seconds since it was appended
 local id = ARGV[3]
 
 -- Who has fewer runs than the one that asks.
@@ -50,4 +50,5 @@ redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4])
 redis.call('ZREM', p .. 'ready', id)
 redis.call('ZADD', p .. 'held', stamp(now + tonumber(ARGV[5])), id)
 return { 'held', bells, bodies, redis.call('HINCRBY', key, 'epoch', 1), redis.call('HINCRBY', key, 'attempts', 1),
-  redis.call('HMGET', key, 'kind', 'tenant', 'run', 'turn', 'sampler', 'number', 'body_at', 'body'), lease }
+  redis.call('HMGET', key, 'kind', 'tenant', 'run', 'turn', 'sampler', 'number', 'body_at', 'body'), lease,
+  stamp(now - tonumber(redis.call('HGET', key, 'appended') or now)) }

@@ -31,6 +31,7 @@ from openrl.ledger.port import ACTIVE_SECONDS, Held, Lease, Limits, Loads, Ring,
 class _Row:
     op: Op
     bell: Bell
+    appended: float
     status: Status = Status.WAITING
     attempts: int = 0
     epoch: int = 0
@@ -92,7 +93,7 @@ class MemoryLedger:
             run = self._runs[op.run] if isinstance(op, TrainOp) else None
             self._admit(op, run)
             self._once[op.once] = op.id
-            self._rows[op.id] = _Row(op, bell)
+            self._rows[op.id] = _Row(op, bell, self._clock())
             self._waiting[op.tenant] += 1
             if run is None:
                 self._ready(op.id)
@@ -140,7 +141,9 @@ class MemoryLedger:
         row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
         row.attempts += 1
         row.epoch += 1
-        return Held(op=row.op, epoch=row.epoch, attempt=row.attempts, lease=self._take_lease(row.op))
+        waited = self._clock() - row.appended
+        lease = self._take_lease(row.op)
+        return Held(op=row.op, epoch=row.epoch, attempt=row.attempts, lease=lease, waited_seconds=waited)
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         lost = set()
@@ -365,6 +368,7 @@ class MemoryLedger:
                 attempts=row.attempts,
                 result=row.result,
                 failure=row.failure,
+                queue="" if row.status in SETTLED else row.bell.queue,
             )
 
     def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:

@@ -7,7 +7,7 @@ bodies and results go to a `Shelf` and leave a reference in the row. Every call 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from openrl.domain.errors import OpenRLError, PassingError
@@ -70,6 +70,7 @@ class Held:
     epoch: int
     attempt: int  #: counted at claim, from 1
     lease: Lease | None = None  #: of the op's run; None for an op of no run
+    waited_seconds: float = field(default=0.0, compare=False)  #: from its append to this claim, on the ledger's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
 _READ_FIELDS: Final = (
-    "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by",
+    "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by", "bell",
 )  # fmt: skip
 
 
@@ -98,14 +98,14 @@ class RedisLedger:
         self._follow_up(bells, bodies)
         if word != b"held":
             return None
-        epoch, attempt, row, lease = claim
+        epoch, attempt, row, lease, waited = claim
         *shape, body_at, body = row
         if body_at == b"shelf":
             body = self._fetch_body(op_id)
             if body is None:
                 return None
         op = _op_of(op_id, shape, body)
-        return Held(op=op, epoch=epoch, attempt=attempt, lease=_lease_of(op, lease))
+        return Held(op=op, epoch=epoch, attempt=attempt, lease=_lease_of(op, lease), waited_seconds=float(waited))
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         pairs = [part for claim in held for part in (claim.op.id, claim.epoch)]
@@ -194,7 +194,7 @@ class RedisLedger:
     def read(self, op_id: OpId) -> Record | None:
         with told_apart():
             row = cast(list[Any], self._client.hmget(self._keys.op(op_id), _READ_FIELDS))
-        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by = row
+        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by, bell = row
         if status is None:
             return None
         record = Record(
@@ -204,6 +204,7 @@ class RedisLedger:
             status=Status(status.decode()),
             attempts=int(attempts),
             failure=None if failure is None else codec.decode_failure(failure),
+            queue=codec.decode_bell(bell).queue if bell else "",
         )
         if record.status is not Status.DONE:
             return record

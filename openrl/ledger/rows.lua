@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
 --
--- op:<id>      hash    kind tenant once run turn sampler number status attempts epoch; while unsettled also
+-- op:<id>      hash    kind tenant once run turn sampler number appended status attempts epoch; while unsettled also
 --                      body_at body bell holder rings; when settled also result_at result result_kind failure
 --                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it

@@ -146,7 +146,7 @@ def to_params(options: SamplingOptions, prompt_tokens: int, card: ModelCard) -> 
         )
     stops = options.stop or ()
     return SamplingParams(
-        max_tokens=_max_tokens(options.max_tokens, prompt_tokens, card.context_length),
+        max_tokens=_max_tokens(options.max_tokens, prompt_tokens, card),
         temperature=options.temperature,
         top_p=options.top_p,
         top_k=options.top_k,
@@ -193,9 +193,11 @@ def _target_ids(targets: TargetTokens, shape: tuple[int, ...], where: str) -> Ar
     return values.reshape(shape)
 
 
-def _max_tokens(asked: int | None, prompt_tokens: int, context: int) -> int:
-    check_room(prompt_tokens, asked or 1, context)
-    return asked or context - prompt_tokens
+def _max_tokens(asked: int | None, prompt_tokens: int, card: ModelCard) -> int:
+    if asked is None and not card.bounded:
+        raise FieldInvalid("sampling_params.max_tokens", f"is missing; nobody knows the context of {card.name} yet")
+    check_room(prompt_tokens, asked or 1, card.context_length)
+    return asked or card.context_length - prompt_tokens
 
 
 def _stop_token(token: int, card: ModelCard) -> int:

@@ -29,11 +29,11 @@ def test_float32_needs_twice_the_memory_of_bfloat16(tmp_path: Path) -> None:
 
 def test_a_model_larger_than_the_memory_is_refused_with_both_figures(tmp_path: Path) -> None:
     with pytest.raises(ModelWontFit, match=r"needs about 4001\.0 GB of memory and [\d.]+ GB are free"):
-        machine.require_memory(_folder(tmp_path, 1_000_000), "float32", "cpu", copies=1)
+        machine.require_memory([_folder(tmp_path, 1_000_000)], "float32", "cpu", copies=1)
 
 
 def test_what_a_gpu_holds_is_not_judged_here(tmp_path: Path) -> None:
-    machine.require_memory(_folder(tmp_path, 1_000_000), "float32", "cuda", copies=1)
+    machine.require_memory([_folder(tmp_path, 1_000_000)], "float32", "cuda", copies=1)
 
 
 def test_a_missing_package_is_told_with_the_command_that_installs_it() -> None:

@@ -67,3 +67,17 @@ def test_there_can_be_several_workers_of_a_kind_each_with_a_name_and_a_log() -> 
         *("train worker", "train worker 2", "sample worker", "sample worker 2", "reward worker"),
     ]
     assert len({component.log for component in several}) == len(several)
+
+
+def test_each_base_model_has_workers_of_its_own() -> None:
+    choices = Choices(base_models=("tiny", "org/other"), device_workers=2, flower=False)
+    _gateway, *workers = components(SETTINGS, choices, {}, "tml-x")
+    assert [(worker.name, worker.address) for worker in workers] == [
+        ("device worker", "tiny"),
+        ("device worker 2", "tiny"),
+        ("device worker 3", "org/other"),
+        ("device worker 4", "org/other"),
+        ("reward worker", ""),
+    ]
+    assert [worker.env["OPENRL_BASE_MODEL"] for worker in workers[:4]] == ["tiny", "tiny", "org/other", "org/other"]
+    assert len({worker.log for worker in workers}) == 5

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from openrl.cli import preflight
-from openrl.cli.errors import BrokerUnreachable, PortTaken
+from openrl.cli import machine, preflight
+from openrl.cli.errors import BrokerUnreachable, ModelWontFit, PortTaken
 from openrl.cli.plan import Choices
 from openrl.cli.ports import listening
 from openrl.config import Gateway, Settings, Worker
@@ -39,6 +39,7 @@ def test_several_workers_share_the_cores_unless_told_otherwise(
     assert preflight.with_ports(settings, Choices(separate=True, sample_workers=3)).worker.threads == 2
     assert preflight.with_ports(settings, Choices(device_workers=9)).worker.threads == 1
     assert preflight.with_ports(told, Choices(separate=True)).worker.threads == 3
+    assert preflight.with_ports(settings, Choices(base_models=("a", "b"), device_workers=2)).worker.threads == 2
 
 
 def test_a_taken_port_names_the_option_that_changes_it(settings: Settings) -> None:
@@ -73,9 +74,24 @@ def test_an_unknown_model_is_told_with_the_names_there_are(settings: Settings) -
 def test_a_listed_model_that_is_not_here_is_pulled_first(settings: Settings) -> None:
     absent = settings.model_copy(update={"base_model": "tiny"})
     preflight.check(absent, Choices())
-    model = preflight.to_pull(absent)
-    assert model is not None
-    assert model.name == "tiny"
+    assert [model.name for model in preflight.to_pull(absent, Choices())] == ["tiny"]
+    both = Choices(base_models=(settings.base_model, "tiny", "smollm2-135m"))
+    assert [model.name for model in preflight.to_pull(settings, both)] == ["tiny", "smollm2-135m"]
+
+
+def test_the_memory_for_all_base_models_together_is_asked_for(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.json").write_text("{}")
+    monkeypatch.setattr(machine, "free_gb", lambda: 2.5 * machine.PROCESS_GB)
+    cpu = settings.model_copy(update={"worker": Worker(device="cpu")})
+    both = Choices(base_models=(settings.base_model, str(other)))
+    preflight.check_models(cpu, both)
+    monkeypatch.setattr(machine, "free_gb", lambda: 1.5 * machine.PROCESS_GB)
+    with pytest.raises(ModelWontFit):
+        preflight.check_models(cpu, both)
 
 
 def test_a_model_with_terms_is_not_pulled_unasked(settings: Settings) -> None:

@@ -16,7 +16,10 @@ def info(role: Role, cards: tuple[ModelCard, ...] = (), use: DeviceUse | None = 
 
 def test_a_device_worker_tells_how_busy_it_is() -> None:
     use = DeviceUse(
-        seconds=10.0, train=SideUse(seconds=4.0, passes=1, tokens=80), sample=SideUse(seconds=2.0, passes=5, tokens=9)
+        seconds=10.0,
+        busy_seconds=6.0,
+        train=SideUse(seconds=4.0, passes=1, tokens=80),
+        sample=SideUse(seconds=2.0, passes=5, tokens=9),
     )
     assert worker_line(info(Role.DEVICE, (CARD,), use)) == (
         "  device  w1: 2 slots; tiny; busy 60% of 10 s (training 4.0 s, 80 tokens; sampling 2.0 s, 9 tokens)"

@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from tinker import types
 
 import openrl
 from openrl.config import Gateway
-from openrl.domain.errors import FieldInvalid
+from openrl.domain.errors import DatumTooLarge, FieldInvalid
 from openrl.domain.op import ForwardBackward, OptimStep
 from openrl.gateway.doubles import toy_gateway
 from openrl.testing import toy_logprobs
@@ -100,6 +101,21 @@ def test_a_failed_op_is_told_once_and_whose_fault_it_is(gateway, training, datum
         gateway.worker.before = lambda op: None
 
 
+def test_a_datum_that_memory_cannot_hold_is_a_bad_request_and_the_run_goes_on(gateway, training, datum):
+    def fail(op):
+        if isinstance(op.action, ForwardBackward):
+            raise DatumTooLarge(1, 8_000, 90_000_000_000, 12_000_000_000)
+
+    gateway.worker.before = fail
+    try:
+        with pytest.raises(tinker.RequestFailedError, match=r"data\[1\]: its 8000 tokens need 90 GB") as caught:
+            training.forward_backward([datum(), datum()], "cross_entropy").result()
+        assert caught.value.category == "user"
+    finally:
+        gateway.worker.before = lambda op: None
+    assert training.forward_backward([datum()], "cross_entropy").result()
+
+
 def test_forward_only_is_told_apart(gateway, training, datum):
     training.forward([datum()], "cross_entropy").result()
     training.forward_backward([datum()], "cross_entropy").result()
@@ -174,3 +190,27 @@ def test_a_client_told_to_send_the_header_trains_all_weights(gateway, datum):
         info = training.get_info()
         assert (info.is_lora, info.lora_rank, info.model_data.model_name) == (False, None, "toy")
         training.forward_backward([datum()], "cross_entropy").result()
+
+
+def test_metrics_of_chunks_are_put_together_as_their_names_say(tmp_path, connect, datum):
+    told = [
+        {"loss:sum": 2.0, "pack_share:mean": 0.5, "queue_seconds:max": 0.25, "device_seconds:sum": 0.75},
+        {"loss:sum": 1.0, "pack_share:mean": 0.2, "queue_seconds:max": 1.5, "device_seconds:sum": 0.25},
+    ]
+    with toy_gateway(tmp_path, client_config={"fwdbwd_max_chunk_len": 2}) as gateway, connect(gateway) as service:
+        answer = gateway.worker.answer
+
+        def answer_as_told(op):
+            result = answer(op)
+            if isinstance(op.action, ForwardBackward):
+                return replace(result, metrics=told[len(op.action.data) == 1])
+            return replace(result, metrics={"grad_norm": 1.5}) if isinstance(op.action, OptimStep) else result
+
+        gateway.worker.answer = answer_as_told
+        training = service.create_lora_training_client("toy", rank=8).result()
+        metrics = training.forward_backward([datum()] * 3, "cross_entropy").result().metrics
+        stepped = training.optim_step(ADAM).result()
+    assert metrics["loss:sum"] == 3.0 and metrics["device_seconds:sum"] == 1.0
+    assert metrics["pack_share:mean"] == pytest.approx((2 * 0.5 + 1 * 0.2) / 3), "weighted by datums"
+    assert metrics["queue_seconds:max"] == 1.5
+    assert stepped.metrics == {"grad_norm": 1.5}, "an optimizer step is one op: its metrics need no colon"

@@ -9,7 +9,10 @@ from openrl.domain.worker import DeviceUse, Role, SideUse, WorkerInfo
 from openrl.gateway.routes.workers import router
 
 USE = DeviceUse(
-    seconds=8.0, train=SideUse(seconds=3.0, passes=2, tokens=40), sample=SideUse(seconds=1.0, passes=9, tokens=9)
+    seconds=8.0,
+    busy_seconds=3.5,
+    train=SideUse(seconds=3.0, passes=2, tokens=40),
+    sample=SideUse(seconds=1.0, passes=9, tokens=9),
 )
 SCORER = WorkerInfo(
     id=WorkerId("zz"), role=Role.REWARD, host="here", pid=1, slots=2, started_at=datetime(2026, 1, 2, 3, tzinfo=UTC)
@@ -31,6 +34,7 @@ def test_workers_are_told_with_how_busy_they_are(own, gateway):
     assert device["since"] == toy.started_at.isoformat()
     assert device["use"] == {
         "seconds": 8.0,
+        "busy_seconds": 3.5,
         "train": {"seconds": 3.0, "passes": 2, "tokens": 40},
         "sample": {"seconds": 1.0, "passes": 9, "tokens": 9},
     }

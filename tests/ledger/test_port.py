@@ -19,7 +19,7 @@ FAILURE = failure_of(RunLost("r"))
 def test_an_op_goes_from_waiting_over_held_to_done(scene):
     op_id = scene.turn(0)
     assert scene.bells() == [op_id]
-    assert scene.ledger.read(op_id).status is Status.WAITING
+    assert (scene.ledger.read(op_id).status, scene.ledger.read(op_id).queue) == (Status.WAITING, "q")
     held = scene.claim(op_id)
     assert (held.epoch, held.attempt) == (1, 1)
     action = OptimStep(adam=AdamParams())
@@ -27,8 +27,18 @@ def test_an_op_goes_from_waiting_over_held_to_done(scene):
     assert scene.ledger.read(op_id).status is Status.HELD
     scene.ledger.done(held, RESULT)
     record = scene.ledger.read(op_id)
-    assert (record.status, record.result, record.failure) == (Status.DONE, RESULT, None)
+    assert (record.status, record.result, record.failure, record.queue) == (Status.DONE, RESULT, None, "")
     assert (record.tenant, record.kind, record.attempts) == (ANNA, "optim_step", 1)
+
+
+def test_a_claim_tells_how_long_the_op_waited_since_it_was_appended(scene):
+    op_id = scene.turn(0)
+    scene.ahead += 4.0
+    first = scene.claim(op_id)
+    assert 4.0 <= first.waited_seconds < 5.0
+    scene.ledger.give_back(first)
+    scene.ahead += 3.0
+    assert 7.0 <= scene.claim(op_id).waited_seconds < 8.0
 
 
 def test_samples_and_rewards_come_back_as_they_were_appended(scene):

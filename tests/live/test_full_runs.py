@@ -27,7 +27,7 @@ def full_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def snapshots(server: Server) -> list[Path]:
     """Of full runs."""
-    return list(server.home.glob("depot/snapshots/*/model.safetensors"))
+    return list(server.home.glob("depot/snapshots/*/full-run.safetensors"))
 
 
 def plain_losses(model: Path, steps: int) -> list[float]:

@@ -20,6 +20,7 @@ from loops import sft_datum, train
 
 from openrl.ledger.roster import RedisRoster
 from openrl.models import tiny
+from openrl.models.catalogue import resolve
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -220,19 +221,11 @@ def other_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_two_base_models_are_served_side_by_side(server: Server, other_model: Path) -> None:
     service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
     other = str(other_model)
-    with pytest.raises(tinker.UnprocessableEntityError, match=r"'smaller' is not served here; served models: tiny"):
+    with pytest.raises(tinker.UnprocessableEntityError, match=r"'smaller' is not served here; served models: .*tiny"):
         service.create_lora_training_client(base_model="smaller", rank=4).result()
     alone = losses_of(service, "tiny")
-    settings = {
-        "OPENRL_REDIS_URL": server.status["broker"],
-        "OPENRL_DATA_DIR": str(server.home),
-        "OPENRL_BASE_MODEL": other,
-        "OPENRL_WORKER__DTYPE": "float32",
-    }
-    command = [sys.executable, "-m", "openrl.cli.main", "worker", "device"]
     log = other_model.parent / "worker.log"
-    with log.open("wb") as out:
-        worker = subprocess.Popen(command, env=sdk_environment() | settings, stdout=out, stderr=out)
+    worker = start_worker(server, other, log)
     try:
         wait_for("the other model to be served", lambda: {"tiny", other} <= served(server), 60)
         with ThreadPoolExecutor(2) as pool:
@@ -262,11 +255,84 @@ def losses_of(service: tinker.ServiceClient, model: str) -> list[float]:
     return train(client, steps=5, target=[101, 202, 203])
 
 
-def served(server: Server) -> set[str | None]:
+def served(server: Server, *, bounded: bool = True) -> set[str | None]:
+    """Models that a worker told the bounds of, or those that are only waited for."""
     rest = tinker.RestClient(base_url=server.url, api_key=server.api_key)
-    return {model.model_name for model in rest.get_server_capabilities().result().supported_models}
+    models = rest.get_server_capabilities().result().supported_models
+    return {model.model_name for model in models if (model.max_context_length is not None) is bounded}
 
 
 def withdraw(server: Server, model: str) -> None:
     with redis.Redis.from_url(server.status["broker"]) as client:
         RedisRoster(client).withdraw(model)
+
+
+def test_one_start_serves_several_base_models(tmp_path: Path, other_model: Path) -> None:
+    home, other = tmp_path / "home", str(other_model)
+    home.mkdir()
+    options = ("--base-model", other, "--alias", f"org/small={other}", "--dtype", "float32", "--no-flower")
+    server = Server.start(home, *options)
+    try:
+        assert served(server) == {"tiny", other, str(resolve("tiny", home)), "org/small"}
+        service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
+        with ThreadPoolExecutor(2) as pool:
+            here, there = pool.map(lambda model: losses_of(service, model), ("tiny", "org/small"))
+        assert here[-1] < here[0] and there[-1] < there[0]
+        assert there[0] != pytest.approx(here[0], rel=1e-2)
+        for model, vocabulary in (("tiny", 512), (other, 300)):
+            sampler = service.create_sampling_client(base_model=model).result()
+            params = tinker.SamplingParams(max_tokens=64, seed=1, stop=[])
+            (sequence,) = sampler.sample(tinker.ModelInput.from_ints([11]), 1, params).result().sequences
+            assert len(sequence.tokens) == 64 and max(sequence.tokens) < vocabulary
+        lines = subprocess.run(
+            [sys.executable, "-m", "openrl.cli.main", "status", "--data-dir", str(home)], capture_output=True, text=True
+        ).stdout
+        assert f"serves tiny, {other}, pid" in lines
+    finally:
+        server.stop()
+
+
+def test_a_run_on_a_listed_model_waits_for_its_worker_and_is_checked_there(tmp_path: Path, other_model: Path) -> None:
+    home, other = tmp_path / "home", str(other_model)
+    home.mkdir()
+    server = Server.start(home, "--no-flower", "--dtype", "float32", OPENRL_GATEWAY__AWAITED_MODELS=other)
+    worker = None
+    try:
+        service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
+        with ThreadPoolExecutor(1) as pool:
+            losses = pool.submit(losses_of, service, other)
+            time.sleep(2.0)
+            assert not losses.done()
+            worker = start_worker(server, other, other_model.parent / "worker.log", OPENRL_TRAIN__MAX_LORA_RANK="16")
+            assert losses.result(90)[-1] < losses.result()[0]
+        with redis.Redis.from_url(server.status["broker"]) as client:
+            roster = RedisRoster(client)
+            worker.terminate()
+            worker.wait(60)
+            wait_for("the worker to be gone", lambda: other not in {c.name for w in roster.workers() for c in w.cards})
+            roster.withdraw(other)
+        wait_for("its card to be gone", lambda: other in served(server, bounded=False))
+        with ThreadPoolExecutor(1) as pool:
+            large = pool.submit(lambda: service.create_lora_training_client(base_model=other, rank=32).result())
+            time.sleep(1.0)
+            worker = start_worker(server, other, other_model.parent / "worker.log", OPENRL_TRAIN__MAX_LORA_RANK="16")
+            with pytest.raises(tinker.RequestFailedError, match=r"rank: is 32; .* takes ranks 1\.\.16"):
+                large.result(90)
+    finally:
+        if worker is not None:
+            worker.terminate()
+            worker.wait(60)
+        server.stop()
+
+
+def start_worker(server: Server, model: str, log: Path, **settings: str) -> subprocess.Popen[bytes]:
+    """A worker of another base model joins."""
+    settings |= {
+        "OPENRL_REDIS_URL": server.status["broker"],
+        "OPENRL_DATA_DIR": str(server.home),
+        "OPENRL_BASE_MODEL": model,
+        "OPENRL_WORKER__DTYPE": "float32",
+    }
+    command = [sys.executable, "-m", "openrl.cli.main", "worker", "device"]
+    with log.open("ab") as out:
+        return subprocess.Popen(command, env=sdk_environment() | settings, stdout=out, stderr=out)

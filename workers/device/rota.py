@@ -6,7 +6,7 @@ however large their batches are, and a small batch is not kept waiting by somebo
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -59,9 +59,11 @@ class _Tenant(Generic[T]):
 
 
 class Rota(Generic[T]):
-    """What waits, in packs of at most `pack_tokens` tokens; a larger batch is a pack by itself."""
+    """What waits, in packs of at most `pack_tokens` tokens; a larger batch is a pack by itself. A pack ends early where
+    `enough` says so of its tokens and batches: whose turn comes next goes on in the pack after."""
 
-    def __init__(self, pack_tokens: int) -> None:
+    def __init__(self, pack_tokens: int, enough: Callable[[int, int], bool] = lambda tokens, batches: False) -> None:
+        self._enough = enough
         self._pack_tokens, self._quantum = pack_tokens, max(1, pack_tokens // SHARES)
         self._tenants: dict[str, _Tenant[T]] = {}  #: the next one in front
         self._count = 0
@@ -82,6 +84,8 @@ class Rota(Generic[T]):
         left = self._pack_tokens
         passed: dict[str, _Tenant[T]] = {}
         while self._tenants and any(not pack or entry.tokens <= left for entry in self._firsts()):
+            if pack and self._enough(self._pack_tokens - left, len(pack)):
+                break
             name, tenant = next(iter(self._tenants.items()))
             entry = tenant.first(self._quantum)
             if tenant.credit < entry.tokens:

@@ -1,37 +1,50 @@
-"""How busy the device is, by side. Written by the device's thread, read by any."""
+"""How busy the device is, by side. Written by the device's threads, read by any."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from openrl.domain.worker import DeviceUse, SideUse
 from workers.device.arbiter import Side
 
 
+@dataclass(slots=True)
+class Timed:
+    """One turn on the device."""
+
+    seconds: float = 0.0  #: known when it has ended
+
+
 class Tally:
+    """One turn of each side at a time; turns of both may overlap."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._born = clock()
         self._uses = {side: SideUse() for side in Side}
-        self._running: tuple[Side, float] | None = None  #: who is on the device, and since when
-        self.last_seconds = 0.0  #: how long the last turn on the device took
+        self._running: dict[Side, float] = {}  #: who is on the device, and since when
+        self._busy_seconds, self._busy_since = 0.0, 0.0  #: the latter means something while a side is running
 
     @contextmanager
-    def timing(self, side: Side) -> Iterator[None]:
+    def timing(self, side: Side) -> Iterator[Timed]:
         """The device is the side's for as long as this lasts."""
-        started = self._clock()
+        timed = Timed()
         with self._lock:
-            self._running = side, started
+            started = self._running[side] = self._clock()
+            if len(self._running) == 1:
+                self._busy_since = started
         try:
-            yield
+            yield timed
         finally:
             with self._lock:
-                self.last_seconds = self._clock() - started
+                now = self._clock()
+                timed.seconds = now - self._running.pop(side)
                 use = self._uses[side]
-                self._uses[side] = replace(use, seconds=use.seconds + self.last_seconds)
-                self._running = None
+                self._uses[side] = replace(use, seconds=use.seconds + timed.seconds)
+                if not self._running:
+                    self._busy_seconds += now - self._busy_since
 
     def count(self, side: Side, tokens: int) -> None:
         """One more pass, of so many tokens."""
@@ -40,13 +53,14 @@ class Tally:
             self._uses[side] = replace(use, passes=use.passes + 1, tokens=use.tokens + tokens)
 
     def read(self) -> DeviceUse:
+        """So far, with what runs at the moment."""
         with self._lock:
-            train, sample = self._with_running(Side.TRAIN), self._with_running(Side.SAMPLE)
-            return DeviceUse(seconds=self._clock() - self._born, train=train, sample=sample)
-
-    def _with_running(self, side: Side) -> SideUse:
-        """The side's use, what runs at the moment included."""
-        use = self._uses[side]
-        if self._running is None or self._running[0] is not side:
-            return use
-        return replace(use, seconds=use.seconds + self._clock() - self._running[1])
+            now = self._clock()
+            sides = {
+                side: replace(use, seconds=use.seconds + now - self._running.get(side, now))
+                for side, use in self._uses.items()
+            }
+            busy = self._busy_seconds + (now - self._busy_since if self._running else 0.0)
+            return DeviceUse(
+                seconds=now - self._born, busy_seconds=busy, train=sides[Side.TRAIN], sample=sides[Side.SAMPLE]
+            )

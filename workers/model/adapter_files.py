@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor
 
 from openrl.domain.errors import AdapterUnsupported
+from workers.model.flat_file import Entry, pack
 from workers.model.layout import ALPHA, LoraShape, ModelLayout
 
 CONFIG = "adapter_config.json"
@@ -38,19 +39,18 @@ def to_files(shape: LoraShape, flat: Tensor, base_model_name: str) -> dict[str, 
         "target_modules": _target_modules(shape),
         "inference_mode": True,
     }
-    return {CONFIG: json.dumps(config, indent=2).encode(), WEIGHTS: save(matrices(shape, flat), {"format": "pt"})}
+    weights = pack(_entries(shape), [flat], {"format": "pt"})
+    return {CONFIG: json.dumps(config, indent=2).encode(), WEIGHTS: bytes(weights)}
 
 
-def matrices(shape: LoraShape, flat: Tensor) -> dict[str, Tensor]:
-    """The adapter's A and B under PEFT's names, as copies on the CPU."""
-    here = flat.detach().to("cpu", torch.float32)
-    named = {}
+def _entries(shape: LoraShape) -> list[Entry]:
+    """A and B of each target under PEFT's names, as they lie in the flat vector."""
+    entries: list[Entry] = []
     for target in shape.targets:
-        a, b = shape.parts(target.name)
         key = f"base_model.model.{target.name}.lora"
-        named[f"{key}_A.weight"] = here[a].view(shape.rank, target.in_features).clone()
-        named[f"{key}_B.weight"] = here[b].view(target.out_features, shape.rank).clone()
-    return named
+        entries.append((f"{key}_A.weight", (shape.rank, target.in_features)))
+        entries.append((f"{key}_B.weight", (target.out_features, shape.rank)))
+    return entries
 
 
 def from_files(layout: ModelLayout, files: Mapping[str, bytes]) -> tuple[LoraShape, Tensor]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy, deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from workers.model import attention
 from workers.model.folding import Folding
 from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
+from workers.model.packed import PackedWeight, packs
 from workers.model.prefixes import Layout, Piece
+from workers.model.size import ModelSize
 from workers.model.spans import SpanMix
 
 #: Which part of a decoder layer a linear belongs to, by the names that model families use.
@@ -50,9 +53,39 @@ class BaseModel:
         self.context_length: int = config.max_position_embeddings
         self.eos_token_ids: tuple[int, ...] = _eos(config, getattr(module, "generation_config", None))
         self.architecture: str = type(module).__name__
+        self.size = ModelSize.of(
+            config, self.layout, _norms(module), vocab=self.vocab_size, item_bytes=self.dtype.itemsize
+        )
         self._check_halves(source)
         #: Whether passes may be folded (see `folding.py`): the family must hand `folding` to attention.
         self.folds: bool = self._can_fold(config)
+
+    def twin(self) -> "BaseModel":
+        """The same weights with passes and a mix of its own, for another thread."""
+        shared = {id(tensor): tensor for tensor in (*self.module.parameters(), *self.module.buffers())}
+        other = copy(self)
+        other.module, other._current = deepcopy((self.module, self._current), shared)
+        other._decoder = other.module.get_decoder()
+        other.unembed = other.module.get_output_embeddings()
+        other._layers = _recomputable(other.module)
+        return other
+
+    def copied(self) -> "BaseModel":
+        """The same model with weights of its own, which may be written to: none is laid out for decoding, as that
+        would go on with the old ones. For the thread that computes with this one."""
+        packed = [layer.packed for layer in self.module.modules() if isinstance(layer, MultiLoraLinear)]
+        return deepcopy(self, {id(each): None for each in packed if each is not None})
+
+    def pack(self, most_bytes: int) -> int:
+        """Lay the linear layers' weights out for products of few rows, where that helps and takes at most so many
+        bytes. Returns the bytes taken; see `packed.py`."""
+        layers = [each for each in self.module.modules() if isinstance(each, MultiLoraLinear) and packs(each.weight)]
+        size = sum(layer.weight.nbytes for layer in layers)
+        if size > most_bytes:
+            return 0
+        for layer in layers:
+            layer.packed = PackedWeight(layer.weight)
+        return size
 
     @contextmanager
     def mixed(self, mix: Mix | SpanMix) -> Iterator[None]:
@@ -165,6 +198,14 @@ def _check_found(module: Any, targets: list[Target], source: str) -> None:
         count = sum(target.group is group for target in targets)
         if count < wanted:
             raise ModelUnsupported(source, f"it has {count} {group} linear layers; at least {wanted} were expected")
+
+
+def _norms(module: Any) -> Iterator[int]:
+    """How wide each normalisation is."""
+    for name, part in module.named_modules():
+        weight = getattr(part, "weight", None)
+        if "norm" in name.rpartition(".")[2] and isinstance(weight, Tensor):
+            yield weight.numel()
 
 
 def _eos(config: Any, generation: Any) -> tuple[int, ...]:

@@ -27,11 +27,24 @@ def choose_dtype(wish: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if fast else torch.float32
 
 
-def set_threads(count: int) -> int:
-    """Use `count` CPU threads inside an operation (0: as many cores as this process may use). Returns the number."""
-    chosen = count or usable_cores()
+def set_tf32(wish: bool) -> None:
+    """Whether CUDA may multiply float32 matrices in TF32; torch's own default depends on its version. No other device
+    is concerned."""
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if wish else "ieee"
+
+
+def set_threads(count: int, engines: int = 1) -> int:
+    """Use `count` CPU threads (0: as many cores as this process may use) inside operations, shared out to `engines`
+    that run side by side. Returns the number inside one operation."""
+    chosen = max(1, (count or usable_cores()) // engines)
     torch.set_num_threads(chosen)
     return chosen
+
+
+def side_by_side(device: torch.device, count: int) -> bool:
+    """Whether training and sampling are better off with a thread each: the cores of a CPU are devices of their own,
+    and two operations on half of them each wait for each other less than one on all."""
+    return device.type == "cpu" and (count or usable_cores()) > 1
 
 
 def _mps() -> bool:

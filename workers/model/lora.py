@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from workers.model.layout import LoraShape
+from workers.model.packed import PackedWeight
 from workers.model.spans import SpanMix
 
 #: Up to this many adapters are computed for every row and masked, which beats gathering weights.
@@ -156,9 +157,9 @@ class Mix:
     def __init__(self, parts: tuple[Part, ...] = ()) -> None:
         self.parts = parts
 
-    def linear(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The layer `name` applied to `x` [B, T, in] or [B, in]: the frozen base and each row's adapter."""
-        y = F.linear(x, weight, bias)
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
+        """`y` [B, T, out] or [B, out], which the frozen layer `name` makes of `x`, plus each row's adapter. May work in
+        place; use the result."""
         if not self.parts:
             return y
         x3, y3 = (x, y) if x.dim() == 3 else (x.unsqueeze(1), y.unsqueeze(1))
@@ -182,6 +183,11 @@ class MultiLoraLinear(nn.Module):
         self.weight, self.bias = base.weight, base.bias  # the same Parameters: tied embeddings stay tied
         self.in_features, self.out_features = base.in_features, base.out_features
         self.name, self.current = name, current
+        self.packed: PackedWeight | None = None  #: for passes without gradients
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.current.mix.linear(self.name, x, self.weight, self.bias)
+        mix = self.current.mix
+        if isinstance(mix, SpanMix):
+            return mix.linear(self.name, x, self.weight, self.bias)
+        y = F.linear(x, self.weight, self.bias) if self.packed is None else self.packed.linear(x, self.bias)
+        return mix.add(self.name, x, y)

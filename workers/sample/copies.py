@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor, wait
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -188,7 +187,7 @@ class Copies:
         where all are busy. Raises CopyWontFit where there is none and no room for one."""
         room = self._free_bytes() >= self._bytes
         if len(self._copies) < self._limit and room:
-            self._copies.append(_Copy(self._engine_on(deepcopy(self._base))))
+            self._copies.append(_Copy(self._engine_on(self._base.copied())))
             return self._copies[-1]
         if not self._copies:
             raise CopyWontFit(self._bytes, self._free_bytes())

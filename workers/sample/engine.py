@@ -50,7 +50,7 @@ class SampleEngine:
         *,
         decode: Decode,
         fetch: Fetch,
-        max_rows: int = 32,
+        max_rows: int = 128,
         cache_tokens: int = 0,
         prefill_tokens: int = 4096,
         policies: int = 64,

@@ -61,7 +61,7 @@ class SampleRequest:
 def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache_tokens: int) -> None:
     """Raises FieldInvalid for a request that can never be served, naming the field."""
     _check_prompt(request.prompt, context_length, vocab_size)
-    _check_params(request.params)
+    _check_params(request.params, vocab_size)
     check_room(len(request.prompt), request.params.max_tokens, context_length)
     if request.num_samples > 0 and request.cells > cache_tokens:
         raise FieldInvalid(
@@ -80,7 +80,7 @@ def _check_prompt(prompt: tuple[int, ...], context_length: int, vocab_size: int)
     check_vocabulary(prompt, vocab_size, "prompt")
 
 
-def _check_params(params: SamplingParams) -> None:
+def _check_params(params: SamplingParams, vocab_size: int) -> None:
     if params.max_tokens < 0:
         raise FieldInvalid("sampling_params.max_tokens", f"is {params.max_tokens}; it must not be negative")
     if not 0 <= params.temperature < float("inf"):
@@ -89,6 +89,7 @@ def _check_params(params: SamplingParams) -> None:
         raise FieldInvalid("sampling_params.top_p", f"is {params.top_p}; it must be above 0 and at most 1")
     if params.top_k < -1:
         raise FieldInvalid("sampling_params.top_k", f"is {params.top_k}; it must be -1 (keep all) or at least 1")
+    check_vocabulary(params.stop_tokens, vocab_size, "sampling_params.stop")
 
 
 def _check_counts(request: SampleRequest, vocab_size: int) -> None:

@@ -26,14 +26,14 @@ def step(run: Trained, params: AdamParams) -> dict[str, float]:
     """
     grad, run.grad = run.grad, None
     if grad is None:
-        return _metrics(run, params, grad_norm=0.0, update_norm=0.0, applied=0.0)
+        return metrics_of(run, params, grad_norm=0.0, update_norm=0.0, applied=0.0)
     norm = float(torch.linalg.vector_norm(grad))
     if not math.isfinite(norm):
         raise GradientNotFinite("optim_step")
     if 0 < params.grad_clip_norm < norm:
         grad.mul_(params.grad_clip_norm / norm)
     update_norm = _update(run, grad, params)
-    return _metrics(run, params, grad_norm=norm, update_norm=update_norm, applied=1.0)
+    return metrics_of(run, params, grad_norm=norm, update_norm=update_norm)
 
 
 def _update(run: Trained, grad: Tensor, params: AdamParams) -> float:
@@ -76,17 +76,23 @@ def _moved(run: Trained, whole: Tensor, piece: slice, params: AdamParams) -> _Mo
     step, grad = run.step + 1, whole[piece]
     m = torch.lerp(run.m[piece], grad, 1 - params.beta1)
     v = torch.mul(run.v[piece], params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
-    scale = params.learning_rate / (1 - params.beta1**step)
-    spread = torch.div(v, 1 - params.beta2**step).sqrt_().add_(params.eps)
+    scale = in_range(params.learning_rate / (1 - params.beta1**step))
+    spread = torch.div(v, 1 - params.beta2**step).sqrt_().add_(in_range(params.eps))
     change = torch.div(m, spread, out=spread).mul_(scale)
     if params.weight_decay:
-        change.add_(run.weights[piece], alpha=params.learning_rate * params.weight_decay)
+        change.add_(run.weights[piece], alpha=in_range(params.learning_rate * params.weight_decay))
     return _Moved(m, v, change)
 
 
-def _metrics(
-    run: Trained, params: AdamParams, *, grad_norm: float, update_norm: float, applied: float
+def in_range(value: float) -> float:
+    """Infinite where it is beyond float32: torch takes that, and refuses some of what is in between."""
+    return math.copysign(math.inf, value) if abs(value) > torch.finfo(torch.float32).max else value
+
+
+def metrics_of(
+    run: Trained, params: AdamParams, *, grad_norm: float, update_norm: float, applied: float = 1.0
 ) -> dict[str, float]:
+    """Of a step that was just taken."""
     return {
         "grad_norm": grad_norm,
         "update_norm": update_norm,

@@ -25,6 +25,16 @@ class Batch:
         return sum(datum.length for datum in self.data)
 
     @property
+    def longest(self) -> int:
+        """The place of the longest datum."""
+        return max(range(len(self.data)), key=lambda place: self.data[place].length)
+
+    @property
+    def choices(self) -> int:
+        """The most targets for one token."""
+        return max(datum.inputs[TARGETS].elements // datum.length for datum in self.data)
+
+    @property
     def loss_key(self) -> LossKey:
         return loss_key(self.loss, self.loss_config)
 

@@ -1,4 +1,4 @@
-"""A run's whole state as files: the adapter in PEFT's format, the optimizer beside it."""
+"""A run as files for users: the adapter in PEFT's format, the optimizer beside it. A pending gradient is left out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,19 +23,16 @@ class OptimizerState:
     m: Tensor
     v: Tensor
     step: int
-    grad: Tensor | None  #: pending; None where there is none
 
 
-def write(run: RunState, base_model_name: str, *, with_gradient: bool) -> dict[str, bytes]:
+def write(run: RunState, base_model_name: str) -> dict[str, bytes]:
     """PEFT files and the optimizer's."""
-    return {**to_files(run.shape, run.weights, base_model_name), OPTIMIZER: optimizer(run, with_gradient=with_gradient)}
+    return {**to_files(run.shape, run.weights, base_model_name), OPTIMIZER: optimizer(run)}
 
 
-def optimizer(run: Trained, *, with_gradient: bool) -> bytes:
-    """`optimizer.safetensors`: flat float32 `m` and `v` (and `grad`), int64 `step`."""
+def optimizer(run: Trained) -> bytes:
+    """`optimizer.safetensors`: flat float32 `m` and `v`, int64 `step`."""
     tensors = {"m": run.m, "v": run.v, "step": torch.tensor([run.step])}
-    if with_gradient and run.grad is not None:
-        tensors["grad"] = run.grad
     return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, {"format": "pt"})
 
 
@@ -45,7 +42,7 @@ def read(layout: ModelLayout, files: Mapping[str, bytes], *, with_optimizer: boo
     run = RunState.holding(*from_files(layout, files))
     if with_optimizer:
         state = read_optimizer(files, run.weights.shape)
-        run.m, run.v, run.step, run.grad = state.m, state.v, state.step, state.grad
+        run.m, run.v, run.step = state.m, state.v, state.step
     return run
 
 
@@ -59,4 +56,4 @@ def read_optimizer(files: Mapping[str, bytes], shape: torch.Size) -> OptimizerSt
         raise WeightsUnsupported(OPTIMIZER, problem) from error
     if m.shape != shape or v.shape != shape:
         raise WeightsUnsupported(OPTIMIZER, "it belongs to weights of another rank or other layers")
-    return OptimizerState(m, v, int(step), tensors.get("grad"))
+    return OptimizerState(m, v, int(step))

@@ -12,8 +12,9 @@ from torch.utils.hooks import RemovableHandle
 
 from openrl.domain.run import AdamParams
 from workers.model.base import BaseModel
+from workers.model.layout import WholeShape
 from workers.model.model_files import from_files, parameters, to_files
-from workers.train import adam, checkpoint_files
+from workers.train import adam, checkpoint_files, full_snapshot
 
 
 class FullRun:
@@ -30,6 +31,7 @@ class FullRun:
         ends = list(accumulate(each.numel() for each in found.values()))
         self._parts = {name: slice(*pair) for name, pair in zip(found, pairwise((0, *ends)), strict=True)}
         self._tied = model.dtype is torch.float32
+        self.shape = WholeShape(size=ends[-1], largest=max(each.numel() for each in found.values()))
         self.weights = torch.empty(ends[-1], device=model.device)
         for name, each in found.items():
             self._adopt(name, each)
@@ -59,6 +61,11 @@ class FullRun:
         """Views of a flat vector in the parameters' shapes."""
         return {name: flat[self._parts[name]].view_as(each) for name, each in parameters(self.model).items()}
 
+    def clear(self) -> None:
+        """Gradients of a backward pass that broke off on their way to `gathering`."""
+        for each in parameters(self.model).values():
+            each.grad = None
+
     def release(self) -> None:
         """Give the memory back now; a model's own circles would keep it for a while."""
         for hook in self._hooks:
@@ -73,10 +80,10 @@ class FullRun:
         """The weights in the dtype that the base model is sampled in."""
         return to_files(self.model, self.named(self.weights), self.model.dtype)
 
-    def checkpoint(self, *, with_gradient: bool) -> dict[str, bytes]:
+    def checkpoint(self) -> dict[str, bytes]:
         """A Hugging Face folder with float32 weights, and the optimizer beside it."""
         files = to_files(self.model, self.named(self.weights), torch.float32)
-        return {**files, checkpoint_files.OPTIMIZER: checkpoint_files.optimizer(self, with_gradient=with_gradient)}
+        return {**files, checkpoint_files.OPTIMIZER: checkpoint_files.optimizer(self)}
 
     @torch.no_grad()
     def load(self, files: Mapping[str, bytes], *, with_optimizer: bool) -> None:
@@ -89,10 +96,22 @@ class FullRun:
         self._publish()
         if state is None:
             self.m.zero_(), self.v.zero_()
-            self.step, self.grad = 0, None
         else:
             self.m.copy_(state.m), self.v.copy_(state.v)
-            self.step, self.grad = state.step, None if state.grad is None else state.grad.to(self.weights.device)
+        self.step, self.grad = 0 if state is None else state.step, None
+
+    def snapshot(self) -> dict[str, memoryview]:
+        """All of it, its pending gradient too, from which `restore` goes on exactly."""
+        return full_snapshot.write(self)
+
+    @torch.no_grad()
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        """Becomes what wrote the snapshot. Raises WeightsUnsupported, and then nothing has changed."""
+        state = full_snapshot.read(files, self.shape.size)
+        for mine, theirs in ((self.weights, state.weights), (self.m, state.m), (self.v, state.v)):
+            mine.copy_(theirs)
+        self.step, self.grad = state.step, None if state.grad is None else state.grad.to(self.weights.device)
+        self._publish()
 
     # ------------------------------------------------------------------------------------------------ inside
     @torch.no_grad()

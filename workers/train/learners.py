@@ -35,7 +35,15 @@ class Learners(Protocol):
         ...
 
     def gradient(self, batch: int) -> Tensor:
-        """All that the passes so far have given a batch, flat float32, for the caller to keep."""
+        """All that the passes so far have given a batch, flat float32, for the caller to keep. Of training packs."""
+        ...
+
+    def forget(self, batch: int) -> None:
+        """As if no pass had given the batch anything."""
+        ...
+
+    def close(self) -> None:
+        """There are no more passes; gradients that nobody took are given up."""
         ...
 
 
@@ -67,3 +75,11 @@ class Adapters:
         grad = self._adapters[batch].grad
         assert grad is not None, "gradients are asked of training packs only"
         return grad
+
+    def forget(self, batch: int) -> None:
+        grad = self._adapters[batch].grad
+        if grad is not None:
+            grad.zero_()
+
+    def close(self) -> None:
+        """Nothing: they are this object's own."""

@@ -28,6 +28,11 @@ class Placement:
     order: Tensor | None = None  #: int64 [M] on the CPU: the datums' tokens as the model has them; None if they are
     owners: Tensor | None = None  #: int64 [M], rising: which real token each of them is; None if each is its own
 
+    @property
+    def padding(self) -> int:
+        """Places of `ids` that hold no token."""
+        return self.ids.numel() - self.token_ends[-1]
+
     def tokens(self, hidden: Tensor) -> Tensor:
         """The real tokens of `hidden` [B, T, width], as [N, width]."""
         return hidden.flatten(0, 1) if self.inside is None else hidden[self.inside]

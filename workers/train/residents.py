@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from openrl.domain.errors import CallerError
-from openrl.domain.ids import RunId
+from openrl.domain.ids import DepotKey, RunId
 from openrl.domain.outcome import Result
 from openrl.ledger.port import Lease
 
@@ -24,6 +24,8 @@ class Resident:
     turn: int  #: the last one applied
     outcome: Result | CallerError | None = None  #: of that turn; None after a recovery
     changed_at: float | None = None  #: when the oldest change that no snapshot has was made; None for none
+    writing: bool = False  #: the newest snapshot is on its way to the depot
+    snapshot: DepotKey | None = None  #: the newest one that the ledger knows
     used_at: float = 0.0
     write_seconds: float = 0.0  #: what its newest snapshot took
 
@@ -36,16 +38,23 @@ class Resident:
         """How long a change may wait: a state that takes long to write is written more seldom."""
         return max(snapshot_seconds, SPACING * self.write_seconds)
 
-    def saved(self) -> None:
-        self.changed_at = None
+    def saving(self) -> None:
+        self.changed_at, self.writing = None, True
+
+    def saved(self, key: DepotKey) -> None:
+        self.snapshot, self.writing = key, False
+
+    def not_saved(self, now: float) -> None:
+        self.changed_at, self.writing = now, False
 
 
 @dataclass(slots=True)
 class Residents:
     runs: dict[RunId, Resident] = field(default_factory=dict)
-    _locks: defaultdict[RunId, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    _locks: defaultdict[RunId, "threading.RLock"] = field(default_factory=lambda: defaultdict(threading.RLock))
 
-    def lock(self, run: RunId) -> threading.Lock:
+    def lock(self, run: RunId) -> "threading.RLock":
+        """A thread that has it may take it again."""
         return self._locks[run]
 
     def under(self, lease: Lease) -> Resident | None:

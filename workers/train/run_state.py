@@ -2,7 +2,8 @@
 
 import math
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -38,17 +39,33 @@ class RunState:
         """Adds a gradient, or keeps `grad` itself if it is the first: the caller gives it away."""
         self.grad = grad if self.grad is None else self.grad.add_(grad)
 
-    def to(self, device: torch.device) -> "RunState":
-        grad = None if self.grad is None else self.grad.to(device)
-        weights, m, v = (each.to(device) for each in (self.weights, self.m, self.v))
-        return RunState(self.shape, weights, m, v, self.step, grad, self.seed)
+    @property
+    def vectors(self) -> tuple[Tensor, ...]:
+        """Weights, moments and, if there is one, the gradient."""
+        return (self.weights, self.m, self.v) if self.grad is None else (self.weights, self.m, self.v, self.grad)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes now."""
+        return sum(vector.nbytes for vector in self.vectors)
+
+    @property
+    def most_bytes(self) -> int:
+        """What it takes while it trains: with a gradient."""
+        return 4 * self.weights.nbytes
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> "RunState":
+        """The same run with every vector put through a function."""
+        grad = None if self.grad is None else change(self.grad)
+        return replace(self, weights=change(self.weights), m=change(self.m), v=change(self.v), grad=grad)
 
     @classmethod
-    def fresh(cls, layout: ModelLayout, lora: LoraSpec, device: torch.device) -> "RunState":
-        """A new adapter that changes nothing yet, as PEFT starts one. No seed means a random one, kept in `seed`."""
+    def fresh(cls, layout: ModelLayout, lora: LoraSpec) -> "RunState":
+        """A new adapter that changes nothing yet, as PEFT starts one; on the CPU. No seed means a random one, kept in
+        `seed`."""
         shape = LoraShape.of(layout, lora)
         seed = secrets.randbits(63) if lora.seed is None else lora.seed
-        return cls.holding(shape, first_weights(shape, seed).to(device), seed=seed)
+        return cls.holding(shape, first_weights(shape, seed), seed=seed)
 
     @classmethod
     def holding(cls, shape: LoraShape, weights: Tensor, *, seed: int | None = None) -> "RunState":

@@ -1,7 +1,6 @@
 """The place of a worker for a run of all weights: such a run is large, so there is one. Decides by memory."""
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from threading import Lock
 
 import torch
@@ -18,7 +17,9 @@ FLOATS = 5
 class Seat:
     """The one place of a worker for a full run. `free_bytes` tells how much memory may still be taken.
 
-    `holder` and `reserve` are for any thread, the rest for the device's."""
+    `create` copies the base model and is for the thread that runs it; the rest for any, while no call is at work on the
+    run. The run is not counted among those that are paged (`paging.py`): it may be larger than all that they may take,
+    and nobody's need of room but that of another full run makes it leave."""
 
     def __init__(self, base: BaseModel, free_bytes: Callable[[], int]) -> None:
         self._base, self._free_bytes = base, free_bytes
@@ -50,23 +51,20 @@ class Seat:
         self._empty()
         try:
             self.check()
-            self._run = FullRun(deepcopy(self._base))
+            self._run = FullRun(self._base.copied())
         except Exception:
             self.drop(run_id)
             raise
         return self._run
 
     def load(self, run_id: str, files: Mapping[str, bytes], *, with_optimizer: bool) -> None:
-        """A run with the weights in `files`. Where that fails, one of that id stays as it was. Raises FullRunTaken,
-        FullRunWontFit, WeightsUnsupported."""
-        standing = self.run(run_id)
-        run = standing or self.create(run_id)
-        try:
-            run.load(files, with_optimizer=with_optimizer)
-        except Exception:
-            if standing is None:
-                self.drop(run_id)
-            raise
+        """A run with the weights in `files`, created if it is not there. Where that fails, one of that id stays as it
+        was. Raises FullRunTaken, FullRunWontFit, WeightsUnsupported."""
+        self._filled(run_id, lambda run: run.load(files, with_optimizer=with_optimizer))
+
+    def restore(self, run_id: str, files: Mapping[str, bytes]) -> None:
+        """The same with the files of a snapshot, from which the run goes on exactly."""
+        self._filled(run_id, lambda run: run.restore(files))
 
     def drop(self, run_id: str) -> None:
         """The seat is free again, if it was that run's."""
@@ -81,6 +79,16 @@ class Seat:
         needed, free = needed_bytes(self._base), self._free_bytes()
         if needed > free:
             raise FullRunWontFit(needed, free)
+
+    def _filled(self, run_id: str, fill: Callable[[FullRun], None]) -> None:
+        standing = self.run(run_id)
+        run = standing or self.create(run_id)
+        try:
+            fill(run)
+        except Exception:
+            if standing is None:
+                self.drop(run_id)
+            raise
 
     def _empty(self) -> None:
         if self._run is not None:

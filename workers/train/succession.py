@@ -5,7 +5,8 @@ A new run is told at once where the seat is in use; one that was here before wai
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Event
 
 from openrl.domain.errors import Draining
@@ -41,26 +42,32 @@ class Succession:
     def drain(self) -> None:
         self._draining = True
 
-    def tick(self, snapshots: Snapshots, forget: Callable[[RunId], None]) -> None:
-        """Hand the seat's run over if its place is wanted and nobody uses it."""
-        if not self._wanted or self._in_use():
+    def tick(self, snapshots: Snapshots) -> None:
+        """The seat's run leaves if its place is wanted and nobody uses it."""
+        holder = self._seat.holder
+        if not self._wanted or holder is None:
             return
-        self._wanted = False
-        if self._seat.holder is None:
-            return
-        holder = RunId(self._seat.holder)
-        if self._residents.runs.get(holder) is None:  # what is left of a recovery that failed
-            forget(holder)
-        elif not snapshots.hand_over(holder):
-            snapshots.confirm(holder)
-        if self._seat.holder is None:
-            log.info("gave its seat up", extra={"action": "hand_over", "run": holder})
+        with self._unused(RunId(holder)) as unused:
+            self._wanted = self._wanted and not unused  # who still waits asks again
+            if unused and snapshots.page_out(RunId(holder)):
+                log.info("gave its seat up", extra={"action": "hand_over", "run": holder})
 
     def _in_use(self) -> bool:
-        if self._seat.holder is None:
+        holder = self._seat.holder
+        if holder is None:
             return False
-        holder = RunId(self._seat.holder)
-        if self._residents.lock(holder).locked():  # an op of it, or its recovery, is at work
-            return True
-        resident = self._residents.runs.get(holder)
-        return resident is not None and self._clock() - resident.used_at < ACTIVE_SECONDS
+        with self._unused(RunId(holder)) as unused:
+            return not unused
+
+    @contextmanager
+    def _unused(self, run: RunId) -> Iterator[bool]:
+        """Whether nobody uses the run; it stays so inside."""
+        lock = self._residents.lock(run)
+        if not lock.acquire(blocking=False):  # an op of it, or its recovery, is at work
+            yield False
+            return
+        try:
+            resident = self._residents.runs.get(run)
+            yield resident is None or self._clock() - resident.used_at >= ACTIVE_SECONDS
+        finally:
+            lock.release()

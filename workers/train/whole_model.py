@@ -17,6 +17,7 @@ class WholeModel:
     def __init__(self, run: FullRun, *, train: bool) -> None:
         self._run = run
         run.gathering = torch.zeros_like(run.weights) if train else None
+        self._gradient = run.gathering
 
     def kind(self, batch: int) -> int:
         return 0
@@ -34,9 +35,17 @@ class WholeModel:
         return [HeadPart(tokens[0].start, tokens[-1].stop, HeadWeights(weight, bias))]
 
     def gradient(self, batch: int) -> Tensor:
-        flat, self._run.gathering = self._run.gathering, None
-        assert flat is not None, "gradients are asked of training packs only"
-        return flat
+        assert self._gradient is not None, "gradients are asked of training packs only"
+        return self._gradient
+
+    def forget(self, batch: int) -> None:
+        if self._gradient is not None:
+            self._gradient.zero_()
+            self._run.clear()
+
+    def close(self) -> None:
+        self._run.clear()
+        self._run.gathering = self._gradient = None
 
 
 class HeadWeights:

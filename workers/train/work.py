@@ -7,10 +7,20 @@ snapshot is loaded and the journal since then applied again, without telling any
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from openrl.depot.port import Depot
-from openrl.domain.errors import CallerError, CheckpointMissing, ClaimLost, Draining, RunLost
+from openrl.domain.errors import (
+    CallerError,
+    CheckpointMissing,
+    ClaimLost,
+    DatumTooLarge,
+    Draining,
+    EngineBusy,
+    MemoryRanOut,
+    RunLost,
+)
+from openrl.domain.full_run_errors import FullRunsOff
 from openrl.domain.ids import OpId, RunId
 from openrl.domain.op import (
     CreateRun,
@@ -26,11 +36,14 @@ from openrl.domain.outcome import Result, RunCreated, StepResult, WeightsLoaded
 from openrl.ledger.port import Held, Lease, Ledger
 from workers.device.loop import DeviceLoop
 from workers.model.model_files import holds_model
+from workers.train import full_snapshot
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.paging import Paging
 from workers.train.residents import Resident, Residents
+from workers.train.run_state import RunState
 from workers.train.saving import Saving
-from workers.train.succession import Succession
+from workers.train.seating import Seating
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +57,15 @@ class TrainWork:
         depot: Depot,
         saving: Saving,
         residents: Residents,
+        paging: Paging[RunState],
         clock: Callable[[], float] = time.monotonic,
         *,
-        succession: Succession | None = None,
+        seating: Seating | None = None,
     ) -> None:
-        """`succession` to the seat for a full run; None where there is no such seat."""
-        self._succession = succession
+        """`seating` takes full runs to their seat; None where there is none."""
+        self._seating = seating
         self._engine, self._loop, self._ledger, self._depot = engine, loop, ledger, depot
-        self._saving, self._residents, self._clock = saving, residents, clock
+        self._saving, self._residents, self._paging, self._clock = saving, residents, paging, clock
         self._draining = False
 
     def __call__(self, held: Held) -> Result:
@@ -60,14 +74,16 @@ class TrainWork:
         assert lease is not None
         if self._draining:
             raise Draining
-        with self._residents.lock(op.run):  # a lapsed claim can bring a turn twice, even at the same time
+        since = self._clock() - held.waited_seconds
+        # A lapsed claim can bring a turn twice, even at the same time.
+        with self._residents.lock(op.run), self._paging.at_work(op.run):
             if self._residents.is_outdated(lease):  # a thread that slept through its turn
                 raise ClaimLost(op.id)
             resident = self._residents.under(lease) or self._recover(op, lease)
             if resident.turn > op.turn:  # the same
                 raise ClaimLost(op.id)
             if resident.turn < op.turn:
-                self._apply(op, resident)
+                self._apply(op, resident, since)
             if isinstance(resident.outcome, CallerError):
                 raise resident.outcome
             assert resident.outcome is not None
@@ -78,28 +94,17 @@ class TrainWork:
 
     def drain(self) -> None:
         self._draining = True
-        if self._succession is not None:
-            self._succession.drain()
-
-    # ------------------------------------------------------------------------------------------ for snapshots
-    def state(self, run: RunId) -> dict[str, bytes]:
-        """All of a run as files, its pending gradient too."""
-        return self._loop.call(lambda: self._engine.checkpoint(run, with_gradient=True))
-
-    def forget(self, run: RunId) -> None:
-        """Drop a run from memory."""
-        self._residents.runs.pop(run, None)
-        self._loop.call(lambda: self._engine.drop(run))
+        self._paging.drain()
+        if self._seating is not None:
+            self._seating.drain()
 
     # ------------------------------------------------------------------------------------------ applying
-    def _apply(self, op: TrainOp, resident: Resident, *, again: bool = False) -> None:
-        """Carry a turn out, maybe once `again`, and remember how it ended. What is no CallerError is raised and leaves
-        no trace."""
+    def _apply(self, op: TrainOp, resident: Resident, since: float, *, again: bool = False) -> None:
+        """Carry out a turn that waits `since` then, maybe once `again`, and remember how it ended. What is no
+        CallerError is raised and leaves no trace."""
         outcome: Result | CallerError
         try:
-            if isinstance(op.action, CreateRun | LoadWeights) and op.action.lora is None:
-                self._sit(op.run, patient=again)
-            outcome = self._do(op)
+            outcome = self._do(op, since, again=again)
         except CallerError as error:
             outcome = error
         changed = changes_run(op.action, failed=isinstance(outcome, CallerError)) and self._engine.has(op.run)
@@ -108,21 +113,21 @@ class TrainWork:
     def _recover(self, op: TrainOp, lease: Lease) -> Resident:
         """The run as it was before `op`."""
         started = self._clock()
-        self.forget(op.run)
+        self._paging.forget(op.run)
         if lease.snapshot is not None:
-            files = self._depot.get_folder(lease.snapshot)
-            if holds_model(files):
-                self._sit(op.run, patient=True)
-            self._loop.call(lambda: self._engine.load(op.run, files, with_optimizer=True))
-        resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started)
+            self._restore(op.run, self._depot.get_folder(lease.snapshot))
+        resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started, snapshot=lease.snapshot)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
-            self._apply(each, resident, again=True)
+            self._apply(each, resident, self._clock(), again=True)
             if isinstance(resident.outcome, CheckpointMissing):  # it was there the first time, and was deleted since
                 raise RunLost(op.run)
+            if isinstance(resident.outcome, DatumTooLarge | MemoryRanOut):  # it fitted the first time: there, or then
+                raise EngineBusy(str(resident.outcome))
         self._residents.runs[op.run] = resident
         if lease.snapshot is not None or again:
-            log.info(
+            log.log(
+                logging.INFO if again else logging.DEBUG,  # without any it was only in the depot
                 "recovered from turn %d, %d ops applied again, in %.2f s",
                 lease.snapshot_turn,
                 len(again),
@@ -131,39 +136,50 @@ class TrainWork:
             )
         return resident
 
-    def _sit(self, run: RunId, *, patient: bool) -> None:
-        """The seat for a full run, if there is one, is free for this one after it."""
-        if self._succession is not None:
-            self._succession.ask(run, patient=patient)
+    def _restore(self, run: RunId, files: Mapping[str, bytes]) -> None:
+        if full_snapshot.holds(files):
+            self._full_seating().restore(run, files)
+        else:
+            self._paging.enter(run, self._engine.restored(files))
+            self._paging.came()
+
+    def _full_seating(self) -> Seating:
+        if self._seating is None:
+            raise FullRunsOff
+        return self._seating
 
     # ------------------------------------------------------------------------------------------ actions
-    def _do(self, op: TrainOp) -> Result:
+    def _do(self, op: TrainOp, since: float, *, again: bool) -> Result:
         action = op.action
         if op.turn > 0 and not self._engine.has(op.run):
             raise RunLost(op.run)
         match action:
             case CreateRun():
-                self._loop.call(lambda: self._engine.create(op.run, action.lora))
+                if action.lora is None:
+                    self._full_seating().create(op.run, patient=again)
+                else:
+                    self._paging.enter(op.run, self._engine.fresh(action.lora))
                 return RunCreated(run=op.run)
             case LoadWeights():
-                return self._load(op.run, action)
+                return self._load(op.run, action, again=again)
             case ForwardBackward():
-                return self._loop.forward_backward(_batch(op.run, action), op.tenant)
+                return self._loop.forward_backward(_batch(op.run, action), op.tenant, since)
             case OptimStep():
-                return StepResult(metrics=self._loop.call(lambda: self._engine.optim_step(op.run, action.adam)))
+                return StepResult(metrics=self._loop.optim_step(op.run, action.adam, since))
             case SaveWeights():
-                files = self._loop.call(lambda: self._engine.checkpoint(op.run))
-                return self._saving.weights(op, action, files)
+                return self._saving.weights(op, action, self._engine.checkpoint(op.run))
             case SavePolicy():
-                files = self._loop.call(lambda: self._engine.policy(op.run))
-                return self._saving.policy(op, action, files)
+                return self._saving.policy(op, action, self._engine.policy(op.run))
 
-    def _load(self, run: RunId, action: LoadWeights) -> WeightsLoaded:
+    def _load(self, run: RunId, action: LoadWeights, *, again: bool) -> WeightsLoaded:
         try:
             files = self._depot.get_folder(action.source)
         except KeyError:
             raise CheckpointMissing(action.path) from None
-        self._loop.call(lambda: self._engine.load(run, files, with_optimizer=action.with_optimizer))
+        if holds_model(files):
+            self._full_seating().load(run, files, with_optimizer=action.with_optimizer, patient=again)
+        else:
+            self._paging.enter(run, self._engine.read(files, with_optimizer=action.with_optimizer))
         return WeightsLoaded(run=run, path=action.path)
 
 

@@ -8,11 +8,12 @@ from starlette.responses import Response
 
 from openrl.domain.errors import BytesLost, FieldInvalid, OpCancelled, OperatorError, OpNotFound
 from openrl.domain.ids import OpId
-from openrl.domain.op import SETTLED, Sample
-from openrl.domain.outcome import BatchResult, Sampled, failure_of
+from openrl.domain.op import SETTLED, Sample, Status
+from openrl.domain.outcome import BatchResult, Record, Sampled, failure_of
 from openrl.gateway.call import GONE, Call, answered, json_response, services_of, tenant_of
 from openrl.gateway.futures import awaited, disconnected
 from openrl.gateway.limits import read_body
+from openrl.gateway.services import Services
 from openrl.wire.base import read_json
 from openrl.wire.future import CancelFuture, RetrieveFuture, answer_of, failure_fields
 
@@ -48,11 +49,18 @@ async def _retrieve(request: Request) -> Response:
     if record is None:
         return GONE
     if record.status not in SETTLED:
-        return json_response({"queue_state": "active"}, 408)
+        return json_response(await services.off_loop(_queue_state, services, record), 408)
     # Arrays may be large: spelling them out must not hold up the loop.
     large = isinstance(record.result, BatchResult | Sampled)
     media_type, body = await services.off_loop(answer_of, record) if large else answer_of(record)
     return Response(body, media_type=media_type)
+
+
+def _queue_state(services: Services, record: Record) -> dict[str, str]:
+    why = services.why_waiting(record.queue) if record.status is Status.WAITING else None
+    if why is None:
+        return {"queue_state": "active"}
+    return {"queue_state": "paused_capacity", "queue_state_reason": why}
 
 
 def _cancel(call: Call) -> Response:

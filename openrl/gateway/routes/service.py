@@ -50,7 +50,8 @@ def _client_config(call: Call) -> Response:
 
 
 def _capabilities(call: Call) -> Response:
-    models = [
+    """Of a model that is waited for nothing but its name is known."""
+    models: list[dict[str, Any]] = [
         {
             "model_name": name,
             "max_context_length": card.context_length,
@@ -60,4 +61,6 @@ def _capabilities(call: Call) -> Response:
         for card in call.services.cards()
         for name in (card.name, *card.aliases)
     ]
-    return json_response({"supported_models": models})
+    told = {model["model_name"] for model in models}
+    awaited = [{"model_name": name} for name in call.services.settings.gateway.awaited_models if name not in told]
+    return json_response({"supported_models": models + awaited})

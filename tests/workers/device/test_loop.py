@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from openrl.domain.errors import CallerError, Draining, FieldInvalid
+from openrl.domain.errors import CallerError, Draining, FieldInvalid, GradientNotFinite
 from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
+from openrl.domain.run import AdamParams
 from workers.device.loop import DeviceLoop
 
 ONE, OTHER = TenantId("one"), TenantId("other")
@@ -25,8 +26,11 @@ class Batch:
 class Trainer:
     """Answers each batch with its tokens; `gate` lets a test hold the device."""
 
+    padding_share = 0.125
+
     def __init__(self) -> None:
         self.passes: list[list[str]] = []
+        self.steps: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
 
@@ -34,6 +38,12 @@ class Trainer:
         self.gate.wait(5)
         self.passes.append([batch.run_id for batch in batches])
         return [self._answer(batch) for batch in batches]
+
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]], /) -> list[dict[str, float] | CallerError]:
+        self.steps.append([run for run, _ in asked])
+        return [
+            GradientNotFinite("optim_step") if run == "bad" else {"rate": each.learning_rate} for run, each in asked
+        ]
 
     def _answer(self, batch: Batch) -> BatchResult | CallerError:
         if batch.bad:
@@ -102,11 +112,28 @@ def test_batches_that_wait_together_become_one_pass(
     done = [pool.submit(loop.forward_backward, batch, ONE) for batch in batches]
     until(lambda: len(loop._passes) == 3)
     trainer.gate.set()
-    assert done[0].result(5).metrics == {"loss:sum": 20.0}
+    assert done[0].result(5).metrics["loss:sum"] == 20.0
     with pytest.raises(FieldInvalid):
         done[1].result(5)
-    assert done[2].result(5).metrics == {"loss:sum": 40.0}
+    assert done[2].result(5).metrics["loss:sum"] == 40.0
     assert list(map(len, trainer.passes)) == [1, 3]
+
+
+def test_a_batch_is_told_what_it_had_of_its_pack(
+    loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor
+) -> None:
+    hold(loop, trainer, pool)
+    before = time.monotonic() - 7.0
+    asked = ((Batch("a", 30), ONE, before), (Batch("b", 10), OTHER, None))
+    done = [pool.submit(loop.forward_backward, *each) for each in asked]
+    until(lambda: len(loop._passes) == 2)
+    trainer.gate.set()
+    first, second = (future.result(5).metrics for future in done)
+    assert (first["pack_share:mean"], second["pack_share:mean"]) == (0.75, 0.25)
+    assert (first["pack_batches:mean"], first["pack_tenants:mean"]) == (2.0, 2.0)
+    assert first["padding_share:mean"] == 0.125
+    assert first["queue_seconds:max"] > 7.0 > second["queue_seconds:max"] > 0.0
+    assert first["device_seconds:sum"] == pytest.approx(3 * second["device_seconds:sum"])
 
 
 def test_one_tenants_many_large_batches_let_anothers_small_one_by(
@@ -153,6 +180,37 @@ def test_calls_that_keep_coming_do_not_keep_a_batch_waiting(
         caller.result(5)
 
 
+def test_optimizer_steps_that_wait_together_are_one_update_in_the_place_of_the_first(
+    loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor
+) -> None:
+    hold(loop, trainer, pool)
+    order: list[str] = []
+    done = []
+    for number, run in enumerate(("a", "bad", "c")):
+        done.append(pool.submit(loop.optim_step, run, AdamParams(learning_rate=float(number)), time.monotonic() - 9.0))
+        until(lambda: len(loop._steps) == len(done))
+        pool.submit(loop.call, lambda: order.append("call") if trainer.steps else order.append("early call"))
+        until(lambda: len(loop._calls) == len(done) + 1)
+    trainer.gate.set()
+    first, third = done[0].result(5), done[2].result(5)
+    with pytest.raises(GradientNotFinite):
+        done[1].result(5)
+    assert trainer.steps == [["a", "bad", "c"]]
+    assert (first["rate"], third["rate"], first["steps_together"]) == (0.0, 2.0, 3.0)
+    assert first["queue_seconds"] > 9.0 and first["device_seconds"] >= 0.0
+    assert loop.call(lambda: order) == ["call"] * 3
+    assert loop.optim_step("a", AdamParams())["steps_together"] == 1.0
+
+
+def test_optimizer_steps_that_break_the_engine_all_fail_and_the_loop_goes_on(
+    loop: DeviceLoop[Batch], trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "optim_steps", lambda asked: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        loop.optim_step("a", AdamParams())
+    assert loop.call(lambda: 7) == 7
+
+
 def test_a_call_answers_or_raises_what_the_function_does(loop: DeviceLoop[Batch]) -> None:
     assert loop.call(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
@@ -179,12 +237,31 @@ def test_the_device_tells_how_busy_it_was(loop: DeviceLoop[Batch], sampler: Samp
     assert 0.0 < use.busy <= 1.0
 
 
+def test_apart_sampling_goes_on_while_a_batch_is_on_the_device(
+    trainer: Trainer, sampler: Sampler, pool: ThreadPoolExecutor
+) -> None:
+    loop = DeviceLoop(trainer, sampler, pack_tokens=PACK_TOKENS, apart=True)
+    loop.start()
+    trainer.gate.clear()
+    batch = pool.submit(loop.forward_backward, Batch("a"), ONE)
+    try:
+        sampler.left = 3
+        loop.wake()
+        until(lambda: sampler.idle)
+        assert not batch.done()
+    finally:
+        trainer.gate.set()
+        assert batch.result(5).metrics["loss:sum"] == 10.0
+        loop.stop()
+
+
 def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecutor) -> None:
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, None)
     loop.start()
     hold(loop, trainer, pool)
     waiting = [pool.submit(loop.call, lambda: 1), pool.submit(loop.forward_backward, Batch("b"), ONE)]
-    until(lambda: len(loop._calls) == len(loop._passes) == 1)
+    waiting.append(pool.submit(loop.optim_step, "a", AdamParams()))
+    until(lambda: len(loop._calls) == 2 and len(loop._passes) == 1)
     stopper = threading.Thread(target=loop.stop)
     stopper.start()
     for future in waiting:

@@ -51,6 +51,42 @@ def test_a_pack_is_not_left_half_empty_while_somebodys_turn_would_fit(asked: lis
         assert all(entry.tokens > left for entry in rota._firsts())
 
 
+@given(batches, st.data())
+def test_packs_that_end_early_take_everything_in_the_same_order(
+    asked: list[tuple[str, str, int]], data: st.DataObject
+) -> None:
+    small = [(tenant, run, tokens % 100) for tenant, run, tokens in asked]
+    whole = [batch for pack in packs(rota_of(*small, pack_tokens=10_000)) for batch in pack]
+    rota: Rota[Batch] = Rota(10_000, lambda tokens, batches: data.draw(st.booleans()))
+    for number, batch in enumerate(small):
+        add(rota, batch, number)
+    early = packs(rota)
+    assert all(early)
+    assert [batch for pack in early for batch in pack] == whole
+
+
+def test_a_pack_ends_where_it_is_large_enough() -> None:
+    rota: Rota[Batch] = Rota(1000, lambda tokens, batches: tokens >= 30 or batches >= 4)
+    for number, batch in enumerate([("A", "x", 10)] * 3 + [("A", "x", 80)] + [("B", "x", 2)] * 5):
+        add(rota, batch, number)
+    made = packs(rota)
+    assert all(sum(batch[2] for batch in pack[:-1]) < 30 and len(pack) <= 4 for pack in made)
+    assert sum(map(len, made)) == 9
+
+
+def test_tenants_get_the_same_tokens_where_packs_end_early_too() -> None:
+    rota: Rota[Batch] = Rota(100, lambda tokens, batches: tokens > 20)
+    for number in range(60):
+        add(rota, ("big", f"run{number % 2}", 90), number)
+    for number in range(900):
+        add(rota, ("small", f"run{number % 40}", 7), number)
+    tokens = Counter[str]()
+    for _ in range(90):
+        for tenant, _, size, _ in rota.next_pack():
+            tokens[tenant] += size
+    assert 0.8 < tokens["big"] / tokens["small"] < 1.25
+
+
 def test_small_batches_share_one_pack() -> None:
     rota = rota_of(*((tenant, "x", 10) for tenant in "ABCDEFGH"))
     assert [len(pack) for pack in packs(rota)] == [8]

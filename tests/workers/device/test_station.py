@@ -1,3 +1,4 @@
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -6,6 +7,7 @@ from openrl.config import Settings, Train
 from openrl.domain.errors import SettingInvalid
 from workers.device import station
 from workers.model.base import BaseModel
+from workers.train.engine import TrainEngine
 
 
 @pytest.fixture
@@ -19,10 +21,13 @@ def base() -> BaseModel:
 
 
 def test_full_runs_are_refused_at_start_where_none_has_room(base: BaseModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trainer(settings: Settings) -> TrainEngine:
+        return station._trainer(base, settings, ExitStack(), None)
+
     enabled = Settings(train=Train(full_runs=True))
-    assert station._trainer(base, enabled).seat is not None
-    assert station._trainer(base, Settings()).seat is None
+    assert trainer(enabled).seat is not None
+    assert trainer(Settings()).seat is None
     monkeypatch.setattr(station, "free_bytes", lambda device: 1000)
     with pytest.raises(SettingInvalid, match=r"OPENRL_TRAIN__FULL_RUNS: .* takes 0\.0 GB here beside the base model"):
-        station._trainer(base, enabled)
-    assert station._trainer(base, Settings()).seat is None
+        trainer(enabled)
+    assert trainer(Settings()).seat is None

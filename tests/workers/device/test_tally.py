@@ -20,14 +20,17 @@ def clock() -> Clock:
 def test_seconds_passes_and_tokens_are_counted_by_side(clock: Clock) -> None:
     tally = Tally(clock)
     for side, seconds, tokens in ((Side.TRAIN, 2.0, 50), (Side.SAMPLE, 0.5, 3), (Side.SAMPLE, 0.5, 2)):
-        with tally.timing(side):
+        with tally.timing(side) as timed:
             clock.now += seconds
             tally.count(side, tokens)
-        assert tally.last_seconds == seconds
+        assert timed.seconds == seconds
     clock.now += 1.0
     use = tally.read()
     assert use == DeviceUse(
-        seconds=4.0, train=SideUse(seconds=2.0, passes=1, tokens=50), sample=SideUse(seconds=1.0, passes=2, tokens=5)
+        seconds=4.0,
+        busy_seconds=3.0,
+        train=SideUse(seconds=2.0, passes=1, tokens=50),
+        sample=SideUse(seconds=1.0, passes=2, tokens=5),
     )
     assert use.busy == 0.75
 
@@ -40,6 +43,19 @@ def test_what_runs_at_the_moment_is_counted_too_and_only_once(clock: Clock) -> N
         clock.now += 1.0
     assert tally.read().train.seconds == 4.0
     assert tally.read().sample.seconds == 0.0
+
+
+def test_time_in_which_both_sides_run_is_busy_once(clock: Clock) -> None:
+    tally = Tally(clock)
+    with tally.timing(Side.TRAIN):
+        clock.now += 1.0
+        with tally.timing(Side.SAMPLE):
+            clock.now += 2.0
+            assert tally.read().busy_seconds == 3.0
+        clock.now += 1.0
+    clock.now += 4.0
+    use = tally.read()
+    assert (use.train.seconds, use.sample.seconds, use.busy_seconds, use.busy) == (4.0, 2.0, 4.0, 0.5)
 
 
 def test_a_turn_that_fails_was_busy_all_the_same(clock: Clock) -> None:

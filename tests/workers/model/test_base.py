@@ -86,3 +86,20 @@ def test_recomputing_layers_gives_the_same_gradients(make_module: Make, family: 
     torch.testing.assert_close(grads[0], grads[1])
     assert len(calls) == 3  # once without, twice with
     assert not any(module.training for module in base.module.modules())
+
+
+def test_a_twin_has_the_same_weights_and_a_mix_of_its_own(make_module: Make, family: str) -> None:
+    base = BaseModel(make_module(family), "tiny")
+    twin = base.twin()
+    mine, its = ({id(tensor) for tensor in one.module.parameters()} for one in (base, twin))
+    assert mine == its
+    ids = torch.arange(18).view(2, 9)
+    shape = LoraShape.of(base.layout, LoraSpec(rank=3))
+    adapter = TrainingAdapter(shape, torch.randn(shape.size), train=False)
+    with torch.no_grad():
+        plain = base.head(base.hidden(ids))
+        with base.mixed(SpanMix([Span(0, 2, adapter)])), base.recomputing(True):
+            adapted = base.head(base.hidden(ids))
+            torch.testing.assert_close(twin.head(twin.hidden(ids)), plain, rtol=0, atol=0)
+        assert not torch.equal(plain, adapted)
+    assert not any(module.training for module in twin.module.modules())

@@ -28,5 +28,24 @@ def test_threads_are_set_and_told() -> None:
     try:
         assert devices.set_threads(1) == 1 and torch.get_num_threads() == 1
         assert devices.set_threads(0) == devices.usable_cores()
+        assert devices.set_threads(6, engines=2) == 3 and torch.get_num_threads() == 3
+        assert devices.set_threads(1, engines=2) == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_engines_run_side_by_side_on_the_cores_of_a_cpu_only() -> None:
+    assert devices.side_by_side(torch.device("cpu"), 2)
+    assert not devices.side_by_side(torch.device("cpu"), 1)
+    assert not devices.side_by_side(torch.device("cuda"), 8)
+
+
+def test_tf32_is_as_wished_and_the_cpu_multiplies_exactly_all_the_same() -> None:
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        for wish, precision in ((True, "tf32"), (False, "ieee")):
+            devices.set_tf32(wish)
+            assert torch.backends.cuda.matmul.fp32_precision == precision
+            assert torch.backends.mkldnn.matmul.fp32_precision in ("none", "ieee")
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before

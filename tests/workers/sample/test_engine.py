@@ -155,6 +155,7 @@ def test_top_logprobs_of_sampled_positions_hold_the_sampled_token_when_greedy(la
         ({"prompt": PROMPT, "temperature": float("nan")}, "sampling_params.temperature"),
         ({"prompt": PROMPT, "top_p": 0.0}, "sampling_params.top_p"),
         ({"prompt": PROMPT, "topk_sample_logprobs": 98}, "topk_sample_logprobs"),
+        ({"prompt": PROMPT, "stop_tokens": (97,)}, "sampling_params.stop"),
         ({"prompt": PROMPT, "prompt_logprobs": True, "prompt_logprobs_last_n": 13}, "prompt_logprobs_last_n"),
     ],
 )

@@ -1,6 +1,7 @@
 """Tiny random models of several families, an engine on one, and random datums."""
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -122,6 +123,21 @@ def as_datum(tokens: torch.Tensor, inputs: dict[str, torch.Tensor]) -> Datum:
 def as_array(values: torch.Tensor) -> Tensor:
     dtype = {torch.float32: DType.FLOAT32, torch.int64: DType.INT64, torch.int32: DType.INT32}[values.dtype]
     return Tensor(dtype=dtype, shape=tuple(values.shape), data=values.contiguous().numpy().tobytes())
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """Most bytes of PyTorch's allocator alive at once that `call` took, by its own log: the same every time."""
+    with torch.profiler.profile(profile_memory=True, acc_events=False) as profile:
+        call()
+    assert profile.profiler is not None and profile.profiler.kineto_results is not None
+    events = profile.profiler.kineto_results.events()
+    steps = sorted((each.start_ns(), each.nbytes()) for each in events if each.name() == "[memory]")
+    return max(accumulate(size for _, size in steps))
+
+
+@pytest.fixture
+def peak() -> Callable[[Callable[[], object]], int]:
+    return peak_of
 
 
 @pytest.fixture

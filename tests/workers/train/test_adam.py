@@ -10,7 +10,7 @@ from workers.train.run_state import RunState
 
 @pytest.fixture
 def run(base: BaseModel) -> RunState:
-    return RunState.fresh(base.layout, LoraSpec(rank=2, seed=4), torch.device("cpu"))
+    return RunState.fresh(base.layout, LoraSpec(rank=2, seed=4))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,13 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_dropped(run: RunSt
 
 
 @pytest.mark.parametrize(
-    "params", [AdamParams(learning_rate=1e300), AdamParams(learning_rate=1e-3, eps=0.0)], ids=["huge rate", "no eps"]
+    "params",
+    [
+        AdamParams(learning_rate=1e300),
+        AdamParams(learning_rate=1e-3, eps=0.0),
+        AdamParams(learning_rate=1e300, weight_decay=0.1),
+    ],
+    ids=["huge rate", "no eps", "huge decay"],
 )
 def test_an_update_that_is_not_finite_changes_nothing_and_the_run_goes_on(run: RunState, params: AdamParams) -> None:
     run.grad = torch.zeros(run.shape.size)

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import CallerError, FieldInvalid, GradientNotFinite, RunNotFound
+from openrl.domain.errors import CallerError, FieldInvalid, GradientNotFinite, RunNotFound, UpdateNotFinite
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import DType
@@ -122,6 +122,15 @@ def mixed_batches(make: Any) -> list[Batch]:
         make.batch("twin", Loss.IMPORTANCE_SAMPLING, (6, 6, 2)),
         make.batch("all", Loss.CISPO, (8,)),
     ]
+
+
+def test_the_padding_of_the_last_call_is_told(engine: TrainEngine, make: Any) -> None:
+    assert engine.padding_share == 0.0
+    start(engine, "all", "small")
+    engine.forward_backward([make.batch("all", Loss.PPO, (9, 3)), make.batch("small", Loss.PPO, (8,))])
+    assert engine.padding_share == pytest.approx(1 - 20 / 27)
+    engine.forward_backward([make.batch("all", Loss.PPO, (5, 5))])
+    assert engine.padding_share == 0.0
 
 
 @pytest.mark.parametrize("pack_tokens", [16_384, 30, 1], ids=["one pass", "some passes", "a pass a row"])
@@ -297,7 +306,8 @@ def test_a_loaded_checkpoint_goes_on_identically(make: Any, engine: TrainEngine)
     for batch in batches[:2]:
         step(engine, batch)
     good(engine.forward_backward([batches[2]])[0])
-    engine.load("copy", engine.checkpoint("all", with_gradient=True), with_optimizer=True)
+    files = {name: bytes(data) for name, data in engine.snapshot("all").items()}
+    engine.put("copy", engine.restored(files))
     engine.load("cold", engine.checkpoint("all"), with_optimizer=False)
     assert torch.equal(engine.run("copy").weights, engine.run("cold").weights)
     for run in ("all", "copy"):
@@ -322,3 +332,12 @@ def test_saved_files_name_no_run_and_dropped_runs_are_gone(engine: TrainEngine) 
     assert not engine.has("secret-run-name")
     with pytest.raises(RunNotFound):
         engine.policy("secret-run-name")
+
+
+def test_steps_of_several_runs_are_asked_for_at_once(engine: TrainEngine, make: Any) -> None:
+    start(engine, "all", "small")
+    engine.forward_backward([make.batch("all", Loss.PPO, (9, 3)), make.batch("small", Loss.PPO, (8,))])
+    asked = [("all", AdamParams()), ("gone", AdamParams()), ("small", AdamParams(learning_rate=1e300))]
+    first, gone, small = engine.optim_steps(asked)
+    assert isinstance(first, dict) and first["applied"] == 1.0
+    assert isinstance(gone, RunNotFound) and isinstance(small, UpdateNotFinite)

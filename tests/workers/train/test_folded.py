@@ -16,8 +16,11 @@ from openrl.domain.run import LoraSpec
 from openrl.domain.tensor import Tensor as Array
 from workers.model import prefixes
 from workers.model.base import BaseModel
+from workers.model.prefixes import stems
 from workers.train import pack
 from workers.train.engine import Batch, TrainEngine
+from workers.train.estimate import Load
+from workers.train.memory import kept_bytes
 from workers.train.packing import Pass
 
 LOSSES = [Loss.CROSS_ENTROPY, Loss.IMPORTANCE_SAMPLING, Loss.PPO]
@@ -77,10 +80,10 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[Pass]:
     ran: list[Pass] = []
     run = pack.Pack.run
 
-    def noted(self: pack.Pack, one: Pass) -> None:
+    def noted(self: pack.Pack, one: Pass) -> bool:
         if self._base.folds:
             ran.append(one)
-        run(self, one)
+        return run(self, one)
 
     monkeypatch.setattr(pack.Pack, "run", noted)
     return ran
@@ -158,9 +161,18 @@ def test_prompts_within_prompts_and_recomputed_layers(
 ) -> None:
     turns = [torch.cat([first, *rest]) for first in texts(make, (8, 8), 10) for rest in ([make.ints(5)],) * 2]
     rows = [torch.cat([turn, make.ints(3)]) for turn in turns for _ in range(3)]
-    for options in ({}, {"recompute_tokens": 1}):
-        Engines(make_module, family, **options).agree([batch(make, "one", Loss.PPO, rows)])
-    assert all(one.folded and len(one.rows) == 12 for one in passes)
+    whole = Engines(make_module, family)
+    whole.agree([batch(make, "one", Loss.PPO, rows)])
+    member = (batch(make, "one", Loss.PPO, rows), whole.folding.run("one").shape)
+    load = Load(
+        rows=12,
+        longest=max(map(len, rows)),
+        tokens=sum(stem.tokens for stem in stems(sorted(row.int().numpy().tobytes() for row in rows))),
+        targets=sum(map(len, rows)),
+    )
+    enough = kept_bytes(member) + whole.folding.memory.need([member], load, recompute=True)
+    Engines(make_module, family, memory_bytes=enough).agree([member[0]])
+    assert [(one.folded, one.recompute, len(one.rows)) for one in passes] == [(True, False, 12), (True, True, 12)]
 
 
 @pytest.mark.parametrize("pack_tokens", [60, 30, 1])

@@ -18,7 +18,7 @@ from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import DType
 from openrl.domain.tensor import Tensor as Array
 from workers.model.base import BaseModel
-from workers.train import adam, logprobs
+from workers.train import adam, logprobs, packing
 from workers.train.engine import Batch, TrainEngine
 from workers.train.full import FullRun
 from workers.train.seat import Seat, needed_bytes
@@ -119,13 +119,19 @@ def _with_tying(module: PreTrainedModel, tied: bool) -> PreTrainedModel:
     return module
 
 
-def test_computing_again_in_backward_changes_nothing(make: Any, make_module: Callable[[str], PreTrainedModel]) -> None:
+def test_computing_again_in_backward_changes_nothing(
+    make: Any, make_module: Callable[[str], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
     batch = make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)
     grads = []
-    for recompute_tokens in (1, 10**6):
-        engine = make_engine(make_module("llama"), recompute_tokens=recompute_tokens)
+    for recompute in (True, False):
+        engine = make_engine(make_module("llama"))
         engine.create("whole", None)
-        good(engine.forward_backward([batch])[0])
+        with monkeypatch.context() as patched:
+            if recompute:
+                patched.setattr(packing, "_must_recompute", lambda *_: True)
+            good(engine.forward_backward([batch])[0])
+        assert engine.memory.counts.recomputed == recompute
         grads.append(full(engine).grad)
     assert torch.equal(*grads)
 
@@ -255,7 +261,7 @@ def test_transformers_loads_a_checkpoint_and_a_policy(
     assert "optimizer.safetensors" not in engine.policy("whole")
 
 
-def test_a_run_goes_on_exactly_from_its_checkpoint(engine: TrainEngine, make: Any) -> None:
+def test_a_run_goes_on_exactly_from_its_snapshot(engine: TrainEngine, make: Any) -> None:
     def go_on(engine: TrainEngine, batches: list[Batch]) -> torch.Tensor:
         for batch in batches:
             good(engine.forward_backward([batch])[0])
@@ -264,17 +270,32 @@ def test_a_run_goes_on_exactly_from_its_checkpoint(engine: TrainEngine, make: An
 
     go_on(engine, [make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)])
     good(engine.forward_backward([make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)])[0])
-    files = engine.checkpoint("whole", with_gradient=True)
+    files = {name: bytes(data) for name, data in engine.snapshot("whole").items()}
+    assert engine.seat is not None
     rest = [make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS) for _ in range(2)]
     wanted = go_on(engine, rest)
-    engine.load("whole", files, with_optimizer=True)  # in place
+    engine.seat.restore("whole", files)  # in place
     assert torch.equal(go_on(engine, rest), wanted)
     engine.drop("whole")
     assert not engine.has("whole")
-    engine.load("whole", files, with_optimizer=True)  # elsewhere
+    engine.seat.restore("whole", files)  # elsewhere
     assert torch.equal(go_on(engine, rest), wanted)
-    engine.load("whole", files, with_optimizer=False)
+
+
+def test_a_checkpoint_goes_on_with_its_optimizer_or_a_fresh_one(engine: TrainEngine, make: Any) -> None:
     run = full(engine)
+    for _ in range(2):
+        good(engine.forward_backward([make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)])[0])
+        engine.optim_step("whole", ADAM)
+    wanted = [each.clone() for each in (run.weights, run.m, run.v)]
+    files = engine.checkpoint("whole")
+    good(engine.forward_backward([make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)])[0])
+    engine.optim_step("whole", ADAM)
+    engine.load("whole", files, with_optimizer=True)
+    assert all(torch.equal(*pair) for pair in zip(wanted, (run.weights, run.m, run.v), strict=True))
+    assert run.step == 2 and run.grad is None
+    engine.load("whole", files, with_optimizer=False)
+    assert torch.equal(run.weights, wanted[0])
     assert run.step == 0 and run.grad is None and not run.m.any() and not run.v.any()
 
 

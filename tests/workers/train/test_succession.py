@@ -21,10 +21,13 @@ from openrl.ledger.memory import MemoryLedger
 from workers.model.base import BaseModel
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.paging import Paging
 from workers.train.residents import Residents
 from workers.train.seat import Seat
+from workers.train.seating import Seating
 from workers.train.snapshots import Snapshots
 from workers.train.succession import Succession
+from workers.train.tiers import Budgets
 from workers.train.work import TrainWork
 
 ONE, OTHER = RunId("s:train:1"), RunId("s:train:2")
@@ -40,9 +43,14 @@ class AtOnce:
     def call(self, function: Callable[[], Any]) -> Any:
         return function()
 
-    def forward_backward(self, batch: Batch, tenant: TenantId) -> BatchResult:
+    def forward_backward(self, batch: Batch, tenant: TenantId, since: float) -> BatchResult:
         (result,) = self._engine.forward_backward([batch])
         assert isinstance(result, BatchResult), result
+        return result
+
+    def optim_step(self, run: str, adam: AdamParams, since: float) -> dict[str, float]:
+        (result,) = self._engine.optim_steps([(run, adam)])
+        assert isinstance(result, dict), result
         return result
 
 
@@ -72,15 +80,26 @@ class Worker:
         self.succession = Succession(self.engine.seat, self.residents, clock=world.clock)
         loop: Any = AtOnce(self.engine)
         saving: Any = None
+        paging = Paging(
+            self.engine, self.residents, Budgets(device=10**9, host=None), lambda run: self.snapshots.page_out(run)
+        )
         self.work = TrainWork(
-            self.engine, loop, self.ledger, world.depot, saving, self.residents, world.clock, succession=self.succession
+            self.engine,
+            loop,
+            self.ledger,
+            world.depot,
+            saving,
+            self.residents,
+            paging,
+            world.clock,
+            seating=Seating(self.engine.seat, self.succession, loop),
         )
         self.snapshots = Snapshots(
             self.residents,
             self.ledger,
             world.depot,
-            state=self.work.state,
-            forget=self.work.forget,
+            state=self.engine.snapshot,
+            forget=paging.forget,
             every_seconds=5.0,
             idle_seconds=900.0,
             clock=world.clock,
@@ -94,7 +113,7 @@ class Worker:
         return result
 
     def tick(self) -> None:
-        self.succession.tick(self.snapshots, self.work.forget)
+        self.succession.tick(self.snapshots)
 
     def weights(self, run: RunId) -> torch.Tensor:
         full = self.engine.seat and self.engine.seat.run(run)

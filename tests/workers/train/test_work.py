@@ -4,14 +4,28 @@ The engine here remembers a run as the list of what was done to it, so that two 
 """
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 import pytest
 
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.datum import Loss
-from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, GradientNotFinite, RunLost
+from openrl.domain.errors import (
+    CallerError,
+    ClaimLost,
+    DatumTooLarge,
+    Draining,
+    EngineBusy,
+    FieldInvalid,
+    GradientNotFinite,
+    LedgerUnreachable,
+    MemoryRanOut,
+    RunLost,
+)
 from openrl.domain.ids import OpId, RunId, TenantId
 from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
 from openrl.domain.outcome import BatchResult, failure_of
@@ -19,37 +33,70 @@ from openrl.domain.run import AdamParams, LoraSpec
 from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.port import Held
 from workers.train.batch import Batch
+from workers.train.paging import Paging
 from workers.train.residents import Residents
 from workers.train.snapshots import Snapshots
+from workers.train.tiers import Budgets
 from workers.train.work import TrainWork
 
 RUN = RunId("s:train:0")
+ROOMY = Budgets(device=1_000_000, host=None)
+
+
+class Diary(list[str]):
+    """What was done to a run; as large as its first entry says."""
+
+    @property
+    def most_bytes(self) -> int:
+        return int(self[0].removeprefix("rank "))
+
+    size_bytes = most_bytes
 
 
 class DiaryEngine:
     """A run is the diary of its changes."""
 
     def __init__(self) -> None:
-        self.diaries: dict[str, list[str]] = {}
+        self.diaries: dict[str, Diary] = {}
+        self.in_host: set[str] = set()
         self.calls = 0
+        self.full: CallerError | None = None
 
     def has(self, run: str) -> bool:
         return run in self.diaries
 
-    def create(self, run: str, lora: LoraSpec) -> None:
-        self.calls += 1
-        self.diaries[run] = [f"rank {lora.rank}"]
+    def is_paged(self, run: str) -> bool:
+        return run in self.diaries
 
-    def load(self, run: str, files: dict[str, bytes], *, with_optimizer: bool) -> None:
-        self.diaries[run] = json.loads(files["diary"])
+    def run(self, run: str) -> Diary:
+        return self.diaries[run]
+
+    def put(self, run: str, state: Diary) -> None:
+        self.diaries[run] = state
+
+    def to_device(self, run: str) -> None:
+        self.in_host.discard(run)
+
+    def to_host(self, run: str) -> int:
+        self.in_host.add(run)
+        return self.diaries[run].size_bytes
+
+    def fresh(self, lora: LoraSpec) -> Diary:
+        self.calls += 1
+        return Diary([f"rank {lora.rank}"])
+
+    def restored(self, files: dict[str, bytes]) -> Diary:
+        return Diary(json.loads(files["diary"]))
 
     def drop(self, run: str) -> None:
         self.diaries.pop(run, None)
+        self.in_host.discard(run)
 
-    def checkpoint(self, run: str, *, with_gradient: bool = False) -> dict[str, bytes]:
+    def snapshot(self, run: str) -> dict[str, bytes]:
         return {"diary": json.dumps(self.diaries[run]).encode()}
 
     def optim_step(self, run: str, adam: AdamParams) -> dict[str, float]:
+        assert run not in self.in_host
         self.calls += 1
         if adam.learning_rate == 666:
             self.diaries[run].append("gradient dropped")
@@ -58,7 +105,10 @@ class DiaryEngine:
         return {"lr": adam.learning_rate}
 
     def pass_over(self, batch: Batch) -> BatchResult:
+        assert batch.run_id not in self.in_host
         self.calls += 1
+        if self.full is not None:
+            raise self.full
         if batch.loss is Loss.DRO:
             raise FieldInvalid("data", "bad")
         if not batch.forward_only:
@@ -71,32 +121,40 @@ class AtOnce:
 
     def __init__(self, engine: DiaryEngine) -> None:
         self._engine = engine
+        self.since: list[float] = []
 
     def call(self, function: Callable[[], Any]) -> Any:
         return function()
 
-    def forward_backward(self, batch: Batch, tenant: TenantId) -> BatchResult:
+    def forward_backward(self, batch: Batch, tenant: TenantId, since: float) -> BatchResult:
+        self.since.append(since)
         return self._engine.pass_over(batch)
+
+    def optim_step(self, run: str, adam: AdamParams, since: float) -> dict[str, float]:
+        self.since.append(since)
+        return self._engine.optim_step(run, adam)
 
 
 class Worker:
     """A worker process of its own on a common ledger and depot."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: "World", name: str, budgets: Budgets = ROOMY) -> None:
         self.ledger = world.ledger.seen_by(name)
         self.engine = DiaryEngine()
         self.residents = Residents()
         engine: Any = self.engine
         loop: Any = AtOnce(self.engine)
+        self.since = loop.since
         saving: Any = None
         clock = world.clock
-        self.work = TrainWork(engine, loop, self.ledger, world.depot, saving, self.residents, clock)
+        self.paging = Paging(engine, self.residents, budgets, lambda run: self.snapshots.page_out(run))
+        self.work = TrainWork(engine, loop, self.ledger, world.depot, saving, self.residents, self.paging, clock)
         self.snapshots = Snapshots(
             self.residents,
             self.ledger,
             world.depot,
-            state=self.work.state,
-            forget=self.work.forget,
+            state=self.engine.snapshot,
+            forget=self.paging.forget,
             every_seconds=5.0,
             idle_seconds=60.0,
             clock=clock,
@@ -117,23 +175,37 @@ class Worker:
             self.ledger.done(held, result)
 
     @property
-    def diary(self) -> list[str]:
+    def diary(self) -> Diary:
         return self.engine.diaries[RUN]
 
 
 class World:
     def __init__(self, folder: str) -> None:
-        self.now = 1000.0
+        self._time = [1000.0]  #: in common with copies
         self.ledger = MemoryLedger(lambda bell: None, clock=self.clock)
         self.depot = FsspecDepot(f"file://{folder}")
-        self.turns = 0
+        self.run, self.turns = RUN, 0
+
+    def with_run(self, name: str) -> "World":
+        """The same world, where another run is born."""
+        other = copy(self)
+        other.run, other.turns = RunId(name), 0
+        return other
 
     def clock(self) -> float:
-        return self.now
+        return self._time[0]
+
+    @property
+    def now(self) -> float:
+        return self._time[0]
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self._time[0] = seconds
 
     def append(self, action: TrainAction) -> OpId:
-        op_id = OpId(f"op{self.turns}")
-        op = TrainOp(id=op_id, tenant=TenantId("t"), run=RUN, turn=self.turns, action=action)
+        op_id = OpId(f"op{self.turns} of {self.run}")
+        op = TrainOp(id=op_id, tenant=TenantId("t"), run=self.run, turn=self.turns, action=action)
         self.turns += 1
         return self.ledger.append(op, Bell(op=op_id, queue="q", task="t", summary=""))
 
@@ -205,11 +277,38 @@ def test_a_thread_that_slept_through_its_turn_applies_nothing(world: World, firs
     assert first.diary == ["rank 4", "step 1", "step 2"]
 
 
+def test_the_device_is_told_since_when_an_op_waits(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    op_id = world.batch()
+    world.now += 3.0
+    first.serve(op_id)
+    op_id = world.step(1)
+    world.now += 2.0
+    first.serve(op_id)
+    assert first.since == [world.now - 5.0, world.now - 2.0]
+
+
 def test_another_worker_recovers_from_the_journal_alone(world: World, first: Worker) -> None:
     diary = list(lived(world, first))
     world.now += 60
     second = Worker(world, "second")
     second.serve(world.step(2))
+    assert second.diary == [*diary, "step 2"]
+
+
+@pytest.mark.parametrize("error", [DatumTooLarge(0, 9, 2, 1), MemoryRanOut(0, 9, 2)])
+def test_a_turn_that_does_not_fit_when_it_is_done_again_is_waited_for(
+    world: World, first: Worker, error: CallerError
+) -> None:
+    diary = list(lived(world, first))
+    world.now += 60
+    second = Worker(world, "second")
+    second.engine.full = error
+    held = second.claim(world.step(2))
+    with pytest.raises(EngineBusy):
+        second.work(held)
+    second.engine.full = None
+    second.work(held)
     assert second.diary == [*diary, "step 2"]
 
 
@@ -351,3 +450,145 @@ def test_a_run_that_left_memory_may_go_on_anywhere(world: World, first: Worker) 
     first.ledger.stay()
     second.serve(world.step(4))
     assert second.diary == [*diary, "step 4"]
+
+
+# ------------------------------------------------------------------------------------------------ room
+CRAMPED = Budgets(device=8, host=None)  #: two runs of rank 4
+
+
+def test_runs_that_do_not_fit_go_to_the_depot_and_come_back_as_they_were(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    runs = [world.with_run(f"run{at}") for at in range(5)]
+    for each in runs:
+        worker.serve(each.create())
+    for rate in (1, 2, 3):
+        for each in runs:
+            worker.serve(each.step(rate))
+            assert len(worker.engine.diaries) <= 2
+            assert worker.engine.diaries[each.run] == ["rank 4", *(f"step {done}" for done in range(1, rate + 1))]
+    assert worker.engine.calls == 5 + 15, "everything was written before it left: nothing was done again"
+
+
+def test_a_run_that_left_to_make_room_may_go_on_anywhere(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    runs = [world.with_run(f"run{at}") for at in range(3)]
+    for each in runs:
+        worker.serve(each.create())
+    worker.ledger.stay()
+    second = Worker(world, "second")
+    second.serve(runs[0].step(1))
+    assert second.engine.diaries[runs[0].run] == ["rank 4", "step 1"]
+    assert second.ledger.claim(runs[2].step(1)) is None, "this one is in the first one's memory"
+
+
+def test_a_run_that_moved_to_main_memory_keeps_its_lease_and_comes_back_without_the_depot(world: World) -> None:
+    worker = Worker(world, "small", Budgets(device=8, host=100))
+    runs = [world.with_run(f"run{at}") for at in range(4)]
+    for each in runs:
+        worker.serve(each.create())
+    assert worker.engine.in_host == {"run0", "run1"}
+    for rate in (1, 2):
+        for each in runs:
+            worker.serve(each.step(rate))
+    assert world.snapshot_folders() == set()
+    assert [worker.engine.diaries[each.run] for each in runs] == [["rank 4", "step 1", "step 2"]] * 4
+    assert all(resident.lease.epoch == 1 for resident in worker.residents.runs.values())
+
+
+def test_a_run_with_an_op_held_does_not_leave(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    first, second, third = (world.with_run(f"run{at}") for at in range(3))
+    worker.serve(first.create())
+    worker.serve(second.create())
+    held = worker.claim(first.step(1))
+    worker.serve(third.create())
+    assert first.run in worker.engine.diaries, "although it was used longest ago"
+    assert second.run not in worker.engine.diaries
+    worker.ledger.done(held, worker.work(held))
+
+
+def test_a_run_that_another_worker_took_over_makes_room(world: World) -> None:
+    """This worker slept; what it has of the run is whole in a snapshot, so it writes none that could be refused."""
+    worker = Worker(world, "small", CRAMPED)
+    first, second, third = (world.with_run(f"run{at}") for at in range(3))
+    worker.serve(first.create())
+    worker.snapshots.flush()
+    world.now += 60
+    other = Worker(world, "other")
+    other.serve(first.step(1))
+    worker.serve(second.create())
+    worker.serve(third.create())
+    assert first.run not in worker.engine.diaries
+    other.serve(first.step(2))
+    assert other.engine.diaries[first.run] == ["rank 4", "step 1", "step 2"]
+
+
+def test_while_a_snapshot_is_on_its_way_no_other_is_begun_and_the_run_stays(
+    world: World, first: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first.serve(world.create())
+    put_folder, under_way, go_on = world.depot.put_folder, threading.Event(), threading.Event()
+
+    def slowly(key: str, files: Any) -> int:
+        under_way.set()
+        assert go_on.wait(5)
+        return put_folder(key, files)
+
+    monkeypatch.setattr(world.depot, "put_folder", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(first.snapshots.write, RUN)
+        assert under_way.wait(5)
+        assert not first.snapshots.page_out(RUN)
+        first.serve(world.step(1))
+        first.snapshots.write(RUN)
+        assert not first.snapshots.page_out(RUN)
+        go_on.set()
+        writing.result(5)
+    assert [op.turn for op in first.ledger.journal(RUN)] == [1]
+    assert first.snapshots.page_out(RUN)
+    first.serve(world.step(2))
+    assert first.diary == ["rank 4", "step 1", "step 2"]
+
+
+def test_a_worker_that_drains_makes_nobody_wait_for_room(world: World) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    held = worker.claim(world.create())
+    with ThreadPoolExecutor(1) as pool, worker.paging.at_work(RunId("large")):
+        worker.paging.enter(RunId("large"), Diary(["rank 8"]))
+        waiting = pool.submit(worker.work, held)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        worker.work.drain()
+        with pytest.raises(Draining):
+            waiting.result(5)
+
+
+def test_loading_happens_beside_the_passes(world: World, first: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run comes from the depot without the device's thread."""
+    first.serve(world.create())
+    first.snapshots.flush()
+    first.snapshots.hand_over(RUN)
+    monkeypatch.setattr(AtOnce, "call", lambda *_: pytest.fail("the device's thread was asked"))
+    first.serve(world.batch())
+    assert first.diary == ["rank 4", "pass"]
+
+
+def test_what_a_failed_recovery_left_in_memory_makes_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    first, second, third = (world.with_run(f"run{at}") for at in range(3))
+
+    def unreachable(run: RunId) -> None:
+        raise LedgerUnreachable("gone")
+
+    worker.serve(first.create())
+    worker.snapshots.hand_over(first.run)
+    with monkeypatch.context() as broken:
+        broken.setattr(worker.ledger, "journal", unreachable)
+        held = worker.claim(first.step(2))
+        with pytest.raises(LedgerUnreachable):
+            worker.work(held)
+    assert first.run in worker.engine.diaries
+    worker.ledger.give_back(held)
+    for each in (second, third):
+        worker.serve(each.create())
+    assert first.run not in worker.engine.diaries
