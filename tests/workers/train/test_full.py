@@ -11,16 +11,27 @@ from safetensors.torch import load, save
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import CallerError, GradientNotFinite, UpdateNotFinite, WeightsUnsupported
+from openrl.domain.errors import (
+    CallerError,
+    DatumTooLarge,
+    GradientNotFinite,
+    MemoryRanOut,
+    RunNotFound,
+    UpdateNotFinite,
+    WeightsUnsupported,
+)
 from openrl.domain.full_run_errors import FullRunsOff, FullRunTaken, FullRunWontFit
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import DType
 from openrl.domain.tensor import Tensor as Array
 from workers.model.base import BaseModel
-from workers.train import adam, logprobs, packing
+from workers.model.model_files import parameters
+from workers.train import adam, full_snapshot, logprobs, packing
 from workers.train.engine import Batch, TrainEngine
 from workers.train.full import FullRun
+from workers.train.full_snapshot import NAME, FullState
+from workers.train.pack import Pack
 from workers.train.seat import Seat, needed_bytes
 
 LENGTHS = (9, 4, 12)
@@ -222,6 +233,68 @@ def test_a_gradient_that_is_not_finite_leaves_what_was_gathered(engine: TrainEng
     assert torch.equal(full(engine).grad, before)
 
 
+@pytest.mark.parametrize("calls", [1, 10, 18])
+def test_no_part_of_a_gradient_stays_when_memory_ends_in_a_backward_pass(
+    make: Any, make_module: Callable[[str], PreTrainedModel], monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """Between a weight's gradient and the flat one, too."""
+    short, plenty = (make_engine(make_module("llama")) for _ in range(2))
+    batch = make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)
+    for engine in (short, plenty):
+        engine.create("whole", None)
+    good(plenty.forward_backward([batch])[0])
+    left = calls
+
+    def breaks(_: torch.Tensor) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    for name, each in parameters(full(short).model).items():
+        full(short)._hooks[list(parameters(full(short).model)).index(name)].remove()
+        each.register_post_accumulate_grad_hook(breaks)
+        full(short)._hooked(name, each)
+    good(short.forward_backward([batch])[0])
+    assert short.memory.counts.exhausted == 1 and left < 0
+    found, wanted = full(short).grad, full(plenty).grad
+    assert found is not None and wanted is not None
+    close(found, wanted)
+    assert full(short).gathering is None
+
+
+def test_a_datum_that_memory_never_holds_leaves_nothing_behind(
+    make: Any, make_module: Callable[[str], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tight = make_engine(make_module("llama"), memory_bytes=100_000)
+    tight.create("whole", None)
+    batch = make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)
+    (refused,) = tight.forward_backward([batch])
+    assert isinstance(refused, DatumTooLarge), "the gradient of the batch alone takes more"
+    engine = make_engine(make_module("llama"))
+    engine.create("whole", None)
+    good(engine.forward_backward([batch])[0])
+    before = full(engine).grad
+    assert before is not None
+    before = before.clone()
+    monkeypatch.setattr(Pack, "run", lambda *_: False)
+    (failed,) = engine.forward_backward([batch])
+    assert isinstance(failed, MemoryRanOut)
+    assert full(engine).gathering is None and torch.equal(full(engine).grad, before)
+
+
+def test_steps_of_both_kinds_are_asked_for_at_once(engine: TrainEngine, make: Any) -> None:
+    engine.create("small", LoraSpec(rank=4, seed=1))
+    engine.forward_backward([make.batch(name, Loss.CROSS_ENTROPY, LENGTHS) for name in ("whole", "small")])
+    asked = [("small", ADAM), ("whole", AdamParams(learning_rate=1e300)), ("gone", ADAM)]
+    small, whole, gone = engine.optim_steps(asked)
+    assert isinstance(small, dict) and small["applied"] == 1.0
+    assert isinstance(whole, UpdateNotFinite) and isinstance(gone, RunNotFound)
+    good(engine.forward_backward([make.batch("whole", Loss.CROSS_ENTROPY, LENGTHS)])[0])
+    (whole,) = engine.optim_steps([("whole", ADAM)])
+    assert isinstance(whole, dict) and whole["step"] == 1.0
+
+
 @pytest.mark.parametrize("whole", [2**24, 1], ids=["at once", "in pieces"])
 def test_an_update_that_is_not_finite_changes_nothing(
     engine: TrainEngine, make: Any, whole: int, monkeypatch: pytest.MonkeyPatch
@@ -376,3 +449,14 @@ def test_a_bfloat16_model_trains_float32_weights(make: Any, make_module: Callabl
     assert float(moved.abs().max()) == pytest.approx(3e-6, rel=0.1)
     for name, each in run.model.module.named_parameters():
         assert torch.equal(each.detach(), run.named(run.weights)[name].to(torch.bfloat16))
+
+
+def test_a_snapshot_of_another_model_is_refused_and_changes_nothing(engine: TrainEngine) -> None:
+    assert engine.seat is not None
+    files = {name: bytes(data) for name, data in engine.snapshot("whole").items()}
+    longer = FullState(*(torch.ones(len(full(engine).weights) + 1) for _ in range(3)), step=1, grad=None)
+    before = full(engine).weights.clone()
+    for wrong, why in ((full_snapshot.write(longer), "another base model"), ({NAME: b"none"}, "unreadable")):
+        with pytest.raises(WeightsUnsupported, match=why):
+            engine.seat.restore("whole", {name: bytes(data) for name, data in wrong.items()})
+    assert torch.equal(full(engine).weights, before) and full_snapshot.holds(files)

@@ -11,12 +11,12 @@ from transformers import PreTrainedModel
 
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import Draining
-from openrl.domain.full_run_errors import FullRunTaken
+from openrl.domain.errors import Draining, EngineBusy
+from openrl.domain.full_run_errors import FullRunTaken, FullRunWontFit
 from openrl.domain.ids import OpId, RunId, TenantId
 from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
 from openrl.domain.outcome import BatchResult, Result
-from openrl.domain.run import AdamParams
+from openrl.domain.run import AdamParams, LoraSpec
 from openrl.ledger.memory import MemoryLedger
 from workers.model.base import BaseModel
 from workers.train.batch import Batch
@@ -38,9 +38,10 @@ class AtOnce:
     """A device loop without a thread."""
 
     def __init__(self, engine: TrainEngine) -> None:
-        self._engine = engine
+        self._engine, self.calls = engine, 0
 
     def call(self, function: Callable[[], Any]) -> Any:
+        self.calls += 1
         return function()
 
     def forward_backward(self, batch: Batch, tenant: TenantId, since: float) -> BatchResult:
@@ -72,16 +73,17 @@ class World:
 
 
 class Worker:
-    def __init__(self, world: World, name: str, module: PreTrainedModel) -> None:
+    def __init__(self, world: World, name: str, module: PreTrainedModel, *, free_bytes: int = 10**9) -> None:
         base = BaseModel(module, "tiny")
         self.world, self.ledger, self.residents = world, world.ledger.seen_by(name), Residents()
-        self.engine = TrainEngine(base, seat=Seat(base, lambda: 10**9))
+        self.engine = TrainEngine(base, seat=Seat(base, lambda: free_bytes))
         assert self.engine.seat is not None
         self.succession = Succession(self.engine.seat, self.residents, clock=world.clock)
         loop: Any = AtOnce(self.engine)
+        self.loop = loop
         saving: Any = None
-        paging = Paging(
-            self.engine, self.residents, Budgets(device=10**9, host=None), lambda run: self.snapshots.page_out(run)
+        self.paging = Paging(
+            self.engine, self.residents, Budgets(device=1000, host=None), lambda run: self.snapshots.page_out(run)
         )
         self.work = TrainWork(
             self.engine,
@@ -90,7 +92,7 @@ class Worker:
             world.depot,
             saving,
             self.residents,
-            paging,
+            self.paging,
             world.clock,
             seating=Seating(self.engine.seat, self.succession, loop),
         )
@@ -99,7 +101,7 @@ class Worker:
             self.ledger,
             world.depot,
             state=self.engine.snapshot,
-            forget=paging.forget,
+            forget=self.paging.forget,
             every_seconds=5.0,
             idle_seconds=900.0,
             clock=world.clock,
@@ -255,3 +257,49 @@ def test_a_state_that_takes_long_to_write_is_written_more_seldom(worker: Worker,
     world.now += 1
     worker.snapshots.tick()
     assert worker.residents.changed() == []
+    worker.residents.runs[ONE].changed_at, worker.residents.runs[ONE].write_seconds = world.now, 3.0
+    worker.snapshots.flush()
+    assert worker.residents.changed() == [], "at the end, however long it takes"
+
+
+def test_a_full_run_neither_takes_the_room_of_others_nor_gives_its_own_to_them(
+    worker: Worker, world: World, passes: ForwardBackward
+) -> None:
+    small = RunId("s:train:3")
+    world.turns[small] = 0
+    worker.do(ONE, CREATE)
+    for action in (CreateRun(base_model="m", lora=LoraSpec(rank=2, seed=1)), passes, STEP):
+        worker.do(small, action)  # larger than the budget: it has the device to itself
+    worker.do(ONE, passes)
+    assert worker.engine.is_full(ONE) and worker.engine.is_paged(small)
+    worker.do(OTHER, CreateRun(base_model="m", lora=LoraSpec(rank=2, seed=1)))
+    assert worker.engine.is_full(ONE) and not worker.engine.has(small), "only what has an adapter made room"
+
+
+def test_only_the_copy_of_the_base_model_is_made_on_the_devices_thread(
+    worker: Worker, new_worker: Callable[[str], Worker], world: World, passes: ForwardBackward
+) -> None:
+    worker.do(ONE, CREATE)
+    assert worker.loop.calls == 1
+    worker.do(ONE, passes)
+    worker.snapshots.flush()
+    world.now += 60
+    second = new_worker("second")
+    second.do(ONE, passes)
+    assert second.loop.calls == 1
+
+
+def test_a_full_run_that_does_not_fit_where_it_comes_to_waits(
+    worker: Worker, world: World, make_module: Callable[[str], PreTrainedModel]
+) -> None:
+    worker.do(ONE, CREATE)
+    worker.snapshots.flush()
+    world.now += 60
+    tight = Worker(world, "tight", make_module("llama"), free_bytes=1000)
+    held = tight.ledger.claim(world.append(ONE, STEP))
+    assert held is not None
+    with pytest.raises(EngineBusy, match="training all weights takes"):
+        tight.work(held)
+    assert tight.engine.seat is not None and tight.engine.seat.holder is None
+    with pytest.raises(FullRunWontFit):
+        tight.do(OTHER, CREATE)
