@@ -186,6 +186,18 @@ def test_a_second_full_run_is_told_that_the_seat_is_in_use(worker: Worker) -> No
     assert worker.engine.is_full(ONE)
 
 
+def test_a_run_with_an_op_at_work_uses_its_seat_however_long_that_takes(
+    worker: Worker, world: World, aside: Callable[..., "Future[Result]"]
+) -> None:
+    worker.do(ONE, CREATE)
+    world.now += 600
+    with worker.residents.lock(ONE):
+        coming = aside(worker.do, OTHER, CREATE)
+        with pytest.raises(FullRunTaken):
+            coming.result(10)
+    assert worker.engine.is_full(ONE)
+
+
 def test_a_run_that_nobody_uses_gives_its_seat_to_a_new_one_and_comes_back(
     worker: Worker, world: World, passes: ForwardBackward, aside: Callable[..., "Future[Result]"]
 ) -> None:
