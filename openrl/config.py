@@ -64,7 +64,7 @@ class Train(BaseModel, extra="forbid", frozen=True):
     """The largest rank that clients may ask for."""
     full_runs: bool = False
     """Whether runs may train all weights of the base model: one at a time on each train worker, which takes 20 bytes of
-    memory for each weight. The same for all workers of a model."""
+    memory for each weight. The same for all workers of a model, none of which may be a group of processes."""
 
 
 class Sample(BaseModel, extra="forbid", frozen=True):

@@ -68,17 +68,13 @@ class Residents:
         return resident is not None and resident.lease.epoch > lease.epoch
 
     def due(self, now: float, snapshot_seconds: float) -> list[RunId]:
-        """Runs with changes older than `snapshot_seconds`, those that waited longest first."""
-        waiting = [
-            (resident.changed_at, run)
-            for run, resident in list(self.runs.items())
-            if resident.changed_at is not None and now - resident.changed_at >= resident.due_after(snapshot_seconds)
-        ]
-        return [run for _, run in sorted(waiting)]
+        """Runs with changes older than `snapshot_seconds` (more, where writing takes long), those that waited longest
+        first."""
+        return [run for at, resident, run in self._waiting() if now - at >= resident.due_after(snapshot_seconds)]
 
     def changed(self) -> list[RunId]:
-        """Runs with changes that no snapshot has."""
-        return [run for run, resident in list(self.runs.items()) if resident.changed_at is not None]
+        """Runs with changes that no snapshot has, those that waited longest first."""
+        return [run for _, _, run in self._waiting()]
 
     def active(self, now: float, active_seconds: float) -> list[RunId]:
         """Runs used within so long, those that a snapshot has whole first, then the longest unused."""
@@ -92,3 +88,12 @@ class Residents:
             for run, resident in list(self.runs.items())
             if resident.changed_at is None and now - resident.used_at >= idle_seconds
         ]
+
+    def _waiting(self) -> list[tuple[float, Resident, RunId]]:
+        """By the time of their oldest change that no snapshot has."""
+        found = [
+            (resident.changed_at, resident, run)
+            for run, resident in list(self.runs.items())
+            if resident.changed_at is not None
+        ]
+        return sorted(found, key=lambda each: each[0])

@@ -1,19 +1,22 @@
 """Whole models are sampled as what they are, beside the base model and never in its place."""
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.errors import EngineBusy, FieldInvalid, WeightsNotArrived, WeightsUnsupported
 from openrl.domain.full_run_errors import CopyWontFit
-from openrl.domain.ids import DepotKey
+from openrl.domain.ids import DepotKey, TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
 from openrl.domain.tensor import DType, Tensor
+from workers.device.loop import DeviceLoop
 from workers.model.base import BaseModel
 from workers.model.model_files import parameters, put, to_files
 from workers.sample.copies import Copies
@@ -206,6 +209,50 @@ def test_sampled_logprobs_equal_those_of_training(lab: Any, make_copies: Callabl
     wanted = lab.array(result.logprobs[0])
     assert lab.array(found.prompt_logprobs)[1:] == pytest.approx(wanted[:3], abs=1e-4)
     assert lab.array(found.sequences[0].logprobs) == pytest.approx(wanted[3:], abs=1e-4)
+
+
+def test_versions_are_sampled_on_a_thread_of_their_own_while_the_run_trains(lab: Any) -> None:
+    """In bfloat16, with the base model's weights laid out for decoding where the processor gains by it."""
+    config = deepcopy(lab.base().module.config)
+    torch.manual_seed(1)
+    model = BaseModel(LlamaForCausalLM(config).to(torch.bfloat16), "tiny")
+    sampled = model.twin()
+    sampled.pack(10**9)
+    batch = Batch(run_id="whole", data=[_datum(torch.arange(8, 40), torch.arange(9, 41))] * 4, loss=Loss.CROSS_ENTROPY)
+
+    def train(loop: DeviceLoop[Batch], trainer: TrainEngine) -> torch.Tensor:
+        loop.call(lambda: trainer.create("whole", None))
+        for _ in range(6):
+            loop.forward_backward(batch, TenantId("t"))
+            loop.optim_step("whole", AdamParams(learning_rate=1e-2))
+        run = trainer.seat and trainer.seat.run("whole")
+        assert run is not None
+        return run.weights.clone()
+
+    trained, versions = [], {key: to_files(model, version(model, key), torch.bfloat16) for key in (ONE, TWO)}
+    for keys in ((), (ONE, TWO, ONE, TWO)):
+        trainer = TrainEngine(model, seat=Seat(model, lambda: 10**9))
+        copies = Copies(
+            sampled,
+            lambda on: lab.engine(on, fetch=None),
+            fetch=versions.__getitem__,
+            limit=1,
+            free_bytes=lambda: 10**9,
+        )
+        loop: DeviceLoop[Batch] = DeviceLoop(trainer, copies, apart=True)
+        loop.start()
+        with ThreadPoolExecutor(1) as aside:
+            coming = aside.submit(train, loop, trainer)
+            found = []
+            for key in keys:
+                asked = copies.submit(lab.ask([8, 9], 6, temperature=0.0, policy=key))
+                loop.wake()
+                found.append(lab.tokens(asked.result(30).sequences[0]))
+            trained.append(coming.result(30))
+        loop.stop()
+        copies.close()
+    assert torch.equal(*trained)
+    assert found == [lab.tokens(alone(lab, model, key, [8, 9]).sequences[0])[:6] for key in keys]
 
 
 def _datum(tokens: torch.Tensor, targets: torch.Tensor) -> Datum:
