@@ -95,8 +95,8 @@ class DeviceLoop(Generic[B]):
         pack_tokens: int = 16_384,
         apart: bool = False,
     ) -> None:
-        """`apart` gives each engine a thread of its own, and optimizer steps the thread of who asks for them: on a CPU all
-        of these run at once. Engines must then share nothing that changes."""
+        """`apart` gives each engine a thread of its own, and lets whoever asks for an optimizer step take it: on a CPU
+        all of these run at once. Engines must then share nothing that changes."""
         self._train, self._sample = train, sample
         self._calls: deque[_Call] = deque()
         self._steps: list[_Step] = []  #: one call stands for all of them
