@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from statistics import fmean
 
 from driving import Side, add_reference, loading, reference, showing
 from rich.progress import Progress
@@ -25,6 +26,7 @@ class Use:
     """How much the device had done when its worker last told."""
 
     at: float  #: the worker's own clock, to tell one announcement from the next
+    busy_seconds: float  #: anything ran; of several workers the mean
     train_seconds: float
     sample_seconds: float
     packs: int
@@ -40,6 +42,7 @@ def use_of(server: Served) -> Use | None:
         return None
     return Use(
         max(use["seconds"] for use in uses),
+        fmean(use["busy_seconds"] for use in uses),
         sum(use["train"]["seconds"] for use in uses),
         sum(use["sample"]["seconds"] for use in uses),
         sum(use["train"]["passes"] for use in uses),
@@ -79,10 +82,11 @@ def load_options(args: argparse.Namespace) -> list[str]:
 def device_use(before: Use | None, after: Use | None, seconds: float, steps: int) -> dict[str, float]:
     if before is None or after is None:
         return {}
+    busy = (after.busy_seconds - before.busy_seconds) / seconds
     train = (after.train_seconds - before.train_seconds) / seconds
     sample = (after.sample_seconds - before.sample_seconds) / seconds
     per_pack = steps / max(1, after.packs - before.packs)
-    return {"busy": train + sample, "busy_train": train, "busy_sample": sample, "jobs_per_pack": per_pack}
+    return {"busy": busy, "busy_train": train, "busy_sample": sample, "jobs_per_pack": per_pack}
 
 
 def compared(ours: dict[str, float], theirs: dict[str, float]) -> dict[str, float]:

@@ -88,6 +88,9 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     with 10 bits of mantissa in place of 23."""
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes the cores this process may use."""
+    events: bool = True
+    """Tell of every operation's life on the broker, for Flower; costs a device worker about a tenth of its time where
+    operations are tiny. `openrl serve --no-flower` sets it to false."""
     appetite: int = Field(64, ge=1)
     """Operations a device worker holds at once; more wait in the queue."""
     reward_processes: int = Field(2, ge=1)

@@ -95,7 +95,9 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
         if trains:
             signals.worker_ready.connect(lambda **_: here.keeper.take(train_queue(card.name)), weak=False)
         _announce_and_sweep(here, role, (card,), settings.worker.appetite, closing)
-        _consume(app, here, role, queues, pool="threads", concurrency=settings.worker.appetite)
+        _consume(
+            app, here, role, queues, pool="threads", concurrency=settings.worker.appetite, events=settings.worker.events
+        )
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:
@@ -114,7 +116,15 @@ def _run_reward(app: Celery, settings: Settings) -> None:
     with opened(settings, ringer(app)) as here, ExitStack() as parent:
         _announce_and_sweep(here, Role.REWARD, (), settings.worker.reward_processes, parent)
         queues = reward_queues(settings.sample.lanes)
-        _consume(app, here, Role.REWARD, queues, pool="prefork", concurrency=settings.worker.reward_processes)
+        _consume(
+            app,
+            here,
+            Role.REWARD,
+            queues,
+            pool="prefork",
+            concurrency=settings.worker.reward_processes,
+            events=settings.worker.events,
+        )
 
 
 def _announce_and_sweep(
@@ -152,14 +162,16 @@ def _ticking(closing: ExitStack, name: str, every_seconds: float, call: Callable
     return ticker
 
 
-def _consume(app: Celery, here: Station, role: Role, queues: list[str], *, pool: str, concurrency: int) -> None:
+def _consume(
+    app: Celery, here: Station, role: Role, queues: list[str], *, pool: str, concurrency: int, events: bool
+) -> None:
     worker = app.Worker(
         hostname=f"{role}@{here.worker}",
         pool=pool,
         concurrency=concurrency,
         queues=queues,
         loglevel="INFO",
-        task_events=True,
+        task_events=events,
         without_mingle=True,
         without_gossip=True,
         redirect_stdouts=False,

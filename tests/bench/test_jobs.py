@@ -22,8 +22,8 @@ def test_sides_that_did_not_do_the_same_work_are_told(name: str) -> None:
 
 
 def test_the_device_is_busy_with_what_it_did_between_two_announcements() -> None:
-    use = jobs.device_use(jobs.Use(1.0, 2.0, 3.0, 4), jobs.Use(11.0, 4.0, 6.0, 8), 10.0, 12)
-    expected = {"busy": 0.5, "busy_train": 0.2, "busy_sample": 0.3, "jobs_per_pack": 3.0}
+    use = jobs.device_use(jobs.Use(1.0, 4.0, 2.0, 3.0, 4), jobs.Use(11.0, 8.0, 4.0, 6.0, 8), 10.0, 12)
+    expected = {"busy": 0.4, "busy_train": 0.2, "busy_sample": 0.3, "jobs_per_pack": 3.0}
     assert use == pytest.approx(expected)
     assert jobs.device_use(None, None, 10.0, 12) == {}
 

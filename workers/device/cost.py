@@ -3,8 +3,8 @@
 A line is fitted: seconds = fixed + per_token * tokens + per_batch * batches, by least squares over relative errors, so
 that small packs count like large ones, with less and less weight for older packs. What the packs seen so far leave open
 is shared out evenly between the three parts of a full pack. Packing shares the fixed part alone. So a pack is large
-enough as soon as its fixed part is a few percent of the rest: more batches would hardly get done sooner together, and
-these would wait for them.
+enough as soon as its fixed part is small beside the rest: more batches would hardly get done sooner together, and these
+would wait for them.
 """
 
 from dataclasses import dataclass, field
@@ -12,12 +12,13 @@ from typing import Final
 
 import numpy as np
 
-#: A pack is worth making larger while an endless one would have this much more throughput.
-GAIN: Final = 0.05
+#: A pack is worth making larger while an endless one would have this much more throughput. The last part is not worth
+#: it: jobs that trained together sample together next and score together then, and the device has nothing to do.
+GAIN: Final = 0.25
 #: What a pack weighs after the next one was learned: half after 17.
 MEMORY: Final = 0.96
 #: Packs to learn before any verdict; until then packs are filled.
-LEAST: Final = 16
+LEAST: Final = 6
 #: Of so many packs one is a batch alone, and one is twice as large as it should be: packs of one size would teach
 #: nothing of others.
 TRY_EVERY: Final = 8

@@ -95,10 +95,12 @@ class DeviceLoop(Generic[B]):
         pack_tokens: int = 16_384,
         apart: bool = False,
     ) -> None:
-        """`apart` gives each engine a thread of its own; they must then share nothing that changes."""
+        """`apart` gives each engine a thread of its own, and lets whoever asks for an optimizer step take it: on a CPU
+        all of these run at once. Engines must then share nothing that changes."""
         self._train, self._sample = train, sample
         self._calls: deque[_Call] = deque()
         self._steps: list[_Step] = []  #: one call stands for all of them
+        self._apart = apart
         self._cost = Cost(pack_tokens)
         self._passes: Rota[_Pass[B]] = Rota(pack_tokens, self._cost.enough)
         self._calls_due = 0  #: calls that go before the next pack
@@ -134,9 +136,12 @@ class DeviceLoop(Generic[B]):
         had of the device. Raises the CallerError that concerns it."""
         item = _Step(run_id, params, time.monotonic() if since is None else since)
         with self._entering():
-            if not self._steps:
-                self._calls.append(_Call(self._step_all))
-            self._steps.append(item)
+            if not self._apart:
+                if not self._steps:
+                    self._calls.append(_Call(self._step_all))
+                self._steps.append(item)
+        if self._apart:
+            self._step([item])
         return item.future.result()
 
     def use(self) -> DeviceUse:
@@ -220,9 +225,12 @@ class DeviceLoop(Generic[B]):
             return self._passes.next_pack()
 
     def _step_all(self) -> None:
-        assert self._train is not None
         with self._changed:
             items, self._steps = self._steps, []
+        self._step(items)
+
+    def _step(self, items: Sequence[_Step]) -> None:
+        assert self._train is not None
         started = time.monotonic()
         try:
             results = self._train.optim_steps([(item.run_id, item.params) for item in items])

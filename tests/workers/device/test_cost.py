@@ -41,7 +41,7 @@ def usual(sizes: list[int]) -> int:
 
 def test_before_anything_is_measured_packs_are_filled_but_for_a_few_that_run_alone() -> None:
     sizes = crowd(Cost(FULL), machine(0.0, 1e-4), 64, LEAST)
-    assert set(sizes) == {1, 64} and sizes.count(1) == LEAST // TRY_EVERY
+    assert set(sizes) == {1, 64} and sizes.count(1) == sum(n % TRY_EVERY == TRY_EVERY // 2 for n in range(LEAST)) > 0
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
@@ -54,7 +54,7 @@ def test_batches_large_enough_to_carry_the_fixed_cost_run_alone(noise: float) ->
     assert usual(crowd(Cost(FULL), machine(0.002, 1e-4, noise=noise), 1000, 150)[-40:]) == 1
 
 
-def test_a_pack_is_as_large_as_the_last_few_percent_of_throughput_need() -> None:
+def test_a_pack_is_as_large_as_throughput_needs_but_for_the_last_part() -> None:
     fixed, per_token, per_batch = 0.01, 2e-5, 1e-3
     sizes = crowd(Cost(FULL), machine(fixed, per_token, per_batch), 100, 200)[-40:]
     needed = fixed / (GAIN * (100 * per_token + per_batch))
@@ -64,7 +64,7 @@ def test_a_pack_is_as_large_as_the_last_few_percent_of_throughput_need() -> None
 def test_one_size_does_not_blind_it_and_old_packs_are_forgotten() -> None:
     cost = Cost(FULL)
     assert usual(crowd(cost, machine(0.002, 1e-4), 1000, 150)[-40:]) == 1
-    assert usual(crowd(cost, machine(0.3, 1e-4), 1000, 150)[-40:]) == 16, "the machine has changed"
+    assert usual(crowd(cost, machine(0.5, 1e-4), 1000, 300)[-40:]) == 16, "the machine has changed"
     assert usual(crowd(cost, machine(0.002, 1e-4), 1000, 300)[-40:]) == 1, "and back"
 
 

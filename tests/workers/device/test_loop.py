@@ -255,6 +255,24 @@ def test_apart_sampling_goes_on_while_a_batch_is_on_the_device(
         loop.stop()
 
 
+def test_apart_an_optimizer_step_does_not_wait_for_a_pack_of_others(trainer: Trainer, pool: ThreadPoolExecutor) -> None:
+    loop = DeviceLoop(trainer, None, pack_tokens=PACK_TOKENS, apart=True)
+    loop.start()
+    trainer.gate.clear()
+    batch = pool.submit(loop.forward_backward, Batch("a"), ONE)
+    try:
+        assert loop.optim_step("b", AdamParams(learning_rate=0.5))["rate"] == 0.5
+        with pytest.raises(GradientNotFinite):
+            loop.optim_step("bad", AdamParams())
+        assert not batch.done()
+    finally:
+        trainer.gate.set()
+        batch.result(5)
+        loop.stop()
+    with pytest.raises(Draining):
+        loop.optim_step("b", AdamParams())
+
+
 def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecutor) -> None:
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, None)
     loop.start()
