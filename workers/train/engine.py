@@ -166,7 +166,7 @@ class TrainEngine:
             check(batch, vocab_size=self.base.vocab_size, context_length=self.base.context_length)
         except CallerError as error:
             return error
-        return self.memory.problem(self._member(batch), room)
+        return self.memory.problem(self._member(batch), room, self._least)
 
     def _member(self, batch: Batch) -> Member:
         return batch, self.run(batch.run_id).shape
@@ -196,7 +196,9 @@ class TrainEngine:
 
     def _room(self) -> int:
         """Bytes for a pack; the least that any process has."""
-        mine = self.memory.budget.room()
+        return self._least(self.memory.budget.room())
+
+    def _least(self, mine: int) -> int:
         return mine if self._sharing is None else self._sharing.room(mine)
 
     def _finish(self, pack: Pack, members: Sequence[Member]) -> dict[int, Row]:
