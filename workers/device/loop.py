@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from openrl.domain.errors import CallerError, Draining
+from openrl.domain.errors import CallerError, Draining, EngineBusy, OpenRLError
 from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
@@ -24,6 +24,9 @@ from workers.device.tally import Tally
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+#: A step's metrics, or the error that concerns its run.
+StepOutcome: TypeAlias = dict[str, float] | CallerError | EngineBusy
 
 
 class Sized(Protocol):
@@ -45,7 +48,7 @@ class Batcher(Protocol[B_contra]):
     @property
     def padding_share(self) -> float: ...
     def forward_backward(self, batches: Sequence[B_contra], /) -> list[BatchResult | CallerError]: ...
-    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]], /) -> list[dict[str, float] | CallerError]: ...
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]], /) -> list[StepOutcome]: ...
 
 
 class Stepper(Protocol):
@@ -133,7 +136,7 @@ class DeviceLoop(Generic[B]):
 
     def optim_step(self, run_id: str, params: AdamParams, since: float | None = None) -> dict[str, float]:
         """Wait for a run's one step, which waits `since` then as in `forward_backward`. Its metrics also tell what it
-        had of the device. Raises the CallerError that concerns it."""
+        had of the device. Raises the CallerError that concerns it, or EngineBusy."""
         item = _Step(run_id, params, time.monotonic() if since is None else since)
         with self._entering():
             if not self._apart:
@@ -240,7 +243,7 @@ class DeviceLoop(Generic[B]):
             return
         seconds = time.monotonic() - started
         for item, result in zip(items, results, strict=True):
-            if isinstance(result, CallerError):
+            if isinstance(result, OpenRLError):
                 item.future.set_exception(result)
             else:
                 receipt = step_metrics(started - item.since, seconds, len(items))

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from torch import Tensor
 
 from openrl.domain.errors import GradientNotFinite, UpdateNotFinite
 from openrl.domain.run import AdamParams
@@ -16,25 +17,26 @@ def step(run: RunState, params: AdamParams) -> dict[str, float]:
     Without a gradient nothing changes and no step is counted, as in PyTorch; `applied` then is 0.
     Raises GradientNotFinite when the gradient (or its norm in float32) is not finite, and UpdateNotFinite when the
     weights' change is not: weights, moments and step stay as they were, and the gradient is dropped, so that the run
-    can go on with its next batch.
+    can go on with its next batch. Where there is no memory for it, torch's error leaves the gradient too.
     """
-    grad, run.grad = run.grad, None
-    if grad is None:
+    if (grad := run.grad) is None:
         return metrics_of(run, params, grad_norm=0.0, update_norm=0.0, applied=0.0)
+    moments = torch.empty_like(run.m), torch.empty_like(run.v)  # all that a step takes
+    run.grad = None
     norm = float(torch.linalg.vector_norm(grad))
     if not math.isfinite(norm):
         raise GradientNotFinite("optim_step")
     if 0 < params.grad_clip_norm < norm:
         grad.mul_(params.grad_clip_norm / norm)
-    update_norm = _update(run, grad, params)
+    update_norm = _update(run, grad, params, *moments)
     return metrics_of(run, params, grad_norm=norm, update_norm=update_norm)
 
 
-def _update(run: RunState, grad: torch.Tensor, params: AdamParams) -> float:
-    """Moves moments and weights, all or none; returns the norm of the change."""
+def _update(run: RunState, grad: Tensor, params: AdamParams, m: Tensor, v: Tensor) -> float:
+    """Moves moments and weights, all or none; returns the norm of the change. `m` and `v` are memory for moments."""
     step = run.step + 1
-    m = torch.lerp(run.m, grad, 1 - params.beta1)
-    v = torch.mul(run.v, params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
+    torch.lerp(run.m, grad, 1 - params.beta1, out=m)
+    torch.mul(run.v, params.beta2, out=v).addcmul_(grad, grad, value=1 - params.beta2)
     scale = in_range(params.learning_rate / (1 - params.beta1**step))
     spread = torch.div(v, 1 - params.beta2**step, out=grad).sqrt_().add_(in_range(params.eps))  # grad is used up
     change = torch.div(m, spread, out=spread).mul_(scale)

@@ -139,8 +139,9 @@ class TrainEngine:
         """One AdamW step with the gradient gathered so far. Raises GradientNotFinite, RunNotFound; see `adam.step`."""
         return adam.step(self.run(run_id), params)
 
-    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[dict[str, float] | CallerError]:
-        """`optim_step` of several runs in one go, each named once. Metrics in order, or the run's own error."""
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[fused_adam.Outcome]:
+        """`optim_step` of several runs in one go, each named once. Metrics in order, or the run's own error, EngineBusy
+        where memory ended before anything of the run had changed."""
         there = {run_id: (self._runs[run_id], params) for run_id, params in asked if run_id in self._runs}
         outcomes = dict(zip(there, fused_adam.steps(list(there.values())), strict=True))
         return [outcomes.get(run_id) or RunNotFound(run_id) for run_id, _ in asked]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from openrl.domain.errors import CallerError, Draining, FieldInvalid, GradientNotFinite
+from openrl.domain.errors import CallerError, Draining, EngineBusy, FieldInvalid, GradientNotFinite
 from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
@@ -208,6 +208,14 @@ def test_optimizer_steps_that_wait_together_are_one_update_in_the_place_of_the_f
     assert first["queue_seconds"] > 9.0 and first["device_seconds"] >= 0.0
     assert loop.call(lambda: order) == ["call"] * 3
     assert loop.optim_step("a", AdamParams())["steps_together"] == 1.0
+
+
+def test_a_step_without_memory_fails_alone(
+    loop: DeviceLoop[Batch], trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "optim_steps", lambda asked: [EngineBusy("no memory")])
+    with pytest.raises(EngineBusy):
+        loop.optim_step("a", AdamParams())
 
 
 def test_optimizer_steps_that_break_the_engine_all_fail_and_the_loop_goes_on(
