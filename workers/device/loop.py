@@ -235,39 +235,46 @@ class DeviceLoop(Generic[B]):
     def _step(self, items: Sequence[_Step]) -> None:
         assert self._train is not None
         started = time.monotonic()
-        try:
+        with _answered(items):
             results = self._train.optim_steps([(item.run_id, item.params) for item in items])
-        except Exception as error:
-            for item in items:
-                item.future.set_exception(error)
-            return
-        seconds = time.monotonic() - started
-        for item, result in zip(items, results, strict=True):
-            if isinstance(result, OpenRLError):
-                item.future.set_exception(result)
-            else:
-                receipt = step_metrics(started - item.since, seconds, len(items))
-                item.future.set_result(result | receipt)
+            seconds = time.monotonic() - started
+            for item, result in zip(items, results, strict=True):
+                if isinstance(result, OpenRLError):
+                    item.future.set_exception(result)
+                else:
+                    receipt = step_metrics(started - item.since, seconds, len(items))
+                    item.future.set_result(result | receipt)
 
     def _pass(self, items: list[_Pass[B]]) -> None:
         assert self._train is not None
         started = time.monotonic()
-        try:
+        with _answered(items):
             results = self._train.forward_backward([item.batch for item in items])
-        except Exception as error:
-            for item in items:
+            seconds = time.monotonic() - started
+            pack = [
+                Portion(tenant=each.tenant, tokens=each.tokens, waited_seconds=started - each.since) for each in items
+            ]
+            receipts = batch_metrics(pack, seconds, self._train.padding_share)
+            for item, result, receipt in zip(items, results, receipts, strict=True):
+                if isinstance(result, CallerError):
+                    item.future.set_exception(result)
+                else:
+                    item.future.set_result(replace(result, metrics=result.metrics | receipt))
+            if all(isinstance(result, BatchResult) for result in results):  # what was refused cost next to nothing
+                self._cost.learn(sum(item.tokens for item in items), len(items), seconds)
+
+
+@contextmanager
+def _answered(items: Sequence[_Step | _Pass[B]]) -> Iterator[None]:
+    """Whatever goes wrong inside is the answer to all that have none yet: a thread that it ended would leave everybody
+    without one."""
+    try:
+        yield
+    except Exception as error:
+        log.exception("a call of the train engine failed", extra={"action": "train"})
+        for item in items:
+            if not item.future.done():
                 item.future.set_exception(error)
-            return
-        pack = [Portion(tenant=item.tenant, tokens=item.tokens, waited_seconds=started - item.since) for item in items]
-        seconds = time.monotonic() - started
-        receipts = batch_metrics(pack, seconds, self._train.padding_share)
-        for item, result, receipt in zip(items, results, receipts, strict=True):
-            if isinstance(result, CallerError):
-                item.future.set_exception(result)
-            else:
-                item.future.set_result(replace(result, metrics=result.metrics | receipt))
-        if all(isinstance(result, BatchResult) for result in results):  # what was refused cost next to nothing
-            self._cost.learn(sum(item.tokens for item in items), len(items), seconds)
 
 
 def _answer(future: Future[object], call: Callable[[], object]) -> None:

@@ -210,6 +210,18 @@ def test_optimizer_steps_that_wait_together_are_one_update_in_the_place_of_the_f
     assert loop.optim_step("a", AdamParams())["steps_together"] == 1.0
 
 
+def test_answers_that_are_none_fail_those_who_wait_and_the_loop_goes_on(
+    loop: DeviceLoop[Batch], trainer: Trainer, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(trainer, "forward_backward", lambda batches: [])
+        broken.setattr(trainer, "optim_steps", lambda asked: [None])
+        for asked in (lambda: loop.forward_backward(Batch("a"), ONE), lambda: loop.optim_step("a", AdamParams())):
+            with pytest.raises((ValueError, TypeError)):
+                pool.submit(asked).result(2)
+    assert loop.forward_backward(Batch("a", 20), ONE).metrics["loss:sum"] == 20.0
+
+
 def test_a_step_without_memory_fails_alone(
     loop: DeviceLoop[Batch], trainer: Trainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
