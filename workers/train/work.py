@@ -7,7 +7,7 @@ snapshot is loaded and the journal since then applied again, without telling any
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from openrl.depot.port import Depot
 from openrl.domain.errors import (
@@ -20,7 +20,7 @@ from openrl.domain.errors import (
     MemoryRanOut,
     RunLost,
 )
-from openrl.domain.ids import OpId, RunId
+from openrl.domain.ids import DepotKey, OpId, RunId
 from openrl.domain.op import (
     CreateRun,
     ForwardBackward,
@@ -105,7 +105,7 @@ class TrainWork:
         started = self._clock()
         self._paging.forget(op.run)
         if lease.snapshot is not None:
-            self._paging.enter(op.run, self._engine.restored(self._depot.get_folder(lease.snapshot)))
+            self._paging.enter(op.run, self._engine.restored(self._snapshot(op.run, lease.snapshot)))
             self._paging.came()
         resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started, snapshot=lease.snapshot)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
@@ -126,6 +126,12 @@ class TrainWork:
                 extra={"action": "recover", "run": op.run},
             )
         return resident
+
+    def _snapshot(self, run: RunId, key: DepotKey) -> Mapping[str, bytes]:
+        try:
+            return self._depot.get_folder(key)
+        except KeyError:
+            raise RunLost(run) from None
 
     # ------------------------------------------------------------------------------------------ actions
     def _do(self, op: TrainOp, since: float) -> Result:
