@@ -47,7 +47,8 @@ class Keeper:
             return
         for op_id in self._ledger.renew([held for held, _ in kept.values()]):
             with self._lock:
-                if self._kept.get(op_id) is kept[op_id]:
-                    del self._kept[op_id]
+                if self._kept.get(op_id) is not kept[op_id]:  # its work ended while we asked
+                    continue
+                del self._kept[op_id]
             log.warning("claim lost", extra={"action": "renew", "op": op_id})
             kept[op_id][1](op_id)

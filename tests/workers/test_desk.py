@@ -1,4 +1,5 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -153,3 +154,23 @@ def test_renewal_keeps_a_claim_and_a_lost_one_is_told_to_the_work_once(ledger: M
         keeper.renew()
         keeper.renew()
         assert lost == [OP]
+
+
+def test_work_that_ends_during_a_renewal_has_lost_nothing(
+    ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, lost = Keeper(ledger), list[OpId]()
+    held = ledger.claim(OP)
+    assert held is not None
+    with ExitStack() as work:
+        work.enter_context(keeper.keeping(held, lost.append))
+        renew = ledger.renew
+
+        def late(claims: Iterable[Held]) -> frozenset[OpId]:
+            ledger.done(held, Scores(values=(1.0,)))
+            work.close()
+            return renew(claims)
+
+        monkeypatch.setattr(ledger, "renew", late)
+        keeper.renew()
+    assert lost == []

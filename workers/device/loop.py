@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from openrl.domain.errors import CallerError, Draining
+from openrl.domain.errors import CallerError, Draining, EngineBusy, OpenRLError
 from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
@@ -24,6 +24,9 @@ from workers.device.tally import Tally
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+#: A step's metrics, or the error that concerns its run.
+StepOutcome: TypeAlias = dict[str, float] | CallerError | EngineBusy
 
 
 class Sized(Protocol):
@@ -45,7 +48,7 @@ class Batcher(Protocol[B_contra]):
     @property
     def padding_share(self) -> float: ...
     def forward_backward(self, batches: Sequence[B_contra], /) -> list[BatchResult | CallerError]: ...
-    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]], /) -> list[dict[str, float] | CallerError]: ...
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]], /) -> list[StepOutcome]: ...
 
 
 class Stepper(Protocol):
@@ -133,7 +136,7 @@ class DeviceLoop(Generic[B]):
 
     def optim_step(self, run_id: str, params: AdamParams, since: float | None = None) -> dict[str, float]:
         """Wait for a run's one step, which waits `since` then as in `forward_backward`. Its metrics also tell what it
-        had of the device. Raises the CallerError that concerns it."""
+        had of the device. Raises the CallerError that concerns it, or EngineBusy."""
         item = _Step(run_id, params, time.monotonic() if since is None else since)
         with self._entering():
             if not self._apart:
@@ -232,38 +235,46 @@ class DeviceLoop(Generic[B]):
     def _step(self, items: Sequence[_Step]) -> None:
         assert self._train is not None
         started = time.monotonic()
-        try:
+        with _answered(items):
             results = self._train.optim_steps([(item.run_id, item.params) for item in items])
-        except Exception as error:
-            for item in items:
-                item.future.set_exception(error)
-            return
-        seconds = time.monotonic() - started
-        for item, result in zip(items, results, strict=True):
-            if isinstance(result, CallerError):
-                item.future.set_exception(result)
-            else:
-                receipt = step_metrics(started - item.since, seconds, len(items))
-                item.future.set_result(result | receipt)
+            seconds = time.monotonic() - started
+            for item, result in zip(items, results, strict=True):
+                if isinstance(result, OpenRLError):
+                    item.future.set_exception(result)
+                else:
+                    receipt = step_metrics(started - item.since, seconds, len(items))
+                    item.future.set_result(result | receipt)
 
     def _pass(self, items: list[_Pass[B]]) -> None:
         assert self._train is not None
         started = time.monotonic()
-        try:
+        with _answered(items):
             results = self._train.forward_backward([item.batch for item in items])
-        except Exception as error:
-            for item in items:
+            seconds = time.monotonic() - started
+            pack = [
+                Portion(tenant=each.tenant, tokens=each.tokens, waited_seconds=started - each.since) for each in items
+            ]
+            receipts = batch_metrics(pack, seconds, self._train.padding_share)
+            for item, result, receipt in zip(items, results, receipts, strict=True):
+                if isinstance(result, CallerError):
+                    item.future.set_exception(result)
+                else:
+                    item.future.set_result(replace(result, metrics=result.metrics | receipt))
+            if all(isinstance(result, BatchResult) for result in results):  # what was refused cost next to nothing
+                self._cost.learn(sum(item.tokens for item in items), len(items), seconds)
+
+
+@contextmanager
+def _answered(items: Sequence[_Step | _Pass[B]]) -> Iterator[None]:
+    """Whatever goes wrong inside is the answer to all that have none yet: a thread that it ended would leave everybody
+    without one."""
+    try:
+        yield
+    except Exception as error:
+        log.exception("a call of the train engine failed", extra={"action": "train"})
+        for item in items:
+            if not item.future.done():
                 item.future.set_exception(error)
-            return
-        pack = [Portion(tenant=item.tenant, tokens=item.tokens, waited_seconds=started - item.since) for item in items]
-        seconds = time.monotonic() - started
-        receipts = batch_metrics(pack, seconds, self._train.padding_share)
-        for item, result, receipt in zip(items, results, receipts, strict=True):
-            if isinstance(result, CallerError):
-                item.future.set_exception(result)
-            else:
-                item.future.set_result(replace(result, metrics=result.metrics | receipt))
-        self._cost.learn(sum(item.tokens for item in items), len(items), seconds)
 
 
 def _answer(future: Future[object], call: Callable[[], object]) -> None:

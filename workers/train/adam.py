@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from openrl.domain.errors import GradientNotFinite, UpdateNotFinite
+from openrl.domain.errors import CallerError, GradientNotFinite, UpdateNotFinite
 from openrl.domain.run import AdamParams
 from workers.train.run_state import Trained
 
@@ -22,34 +22,37 @@ def step(run: Trained, params: AdamParams) -> dict[str, float]:
     Without a gradient nothing changes and no step is counted, as in PyTorch; `applied` then is 0.
     Raises GradientNotFinite when the gradient (or its norm in float32) is not finite, and UpdateNotFinite when the
     weights' change is not: weights, moments and step stay as they were, and the gradient is dropped, so that the run
-    can go on with its next batch.
+    can go on with its next batch. Where there is no memory for it, torch's error leaves the gradient too.
     """
-    grad, run.grad = run.grad, None
-    if grad is None:
+    if (grad := run.grad) is None:
         return metrics_of(run, params, grad_norm=0.0, update_norm=0.0, applied=0.0)
-    norm = float(torch.linalg.vector_norm(grad))
-    if not math.isfinite(norm):
-        raise GradientNotFinite("optim_step")
-    if 0 < params.grad_clip_norm < norm:
-        grad.mul_(params.grad_clip_norm / norm)
-    update_norm = _update(run, grad, params)
+    try:
+        norm = float(torch.linalg.vector_norm(grad))
+        if not math.isfinite(norm):
+            raise GradientNotFinite("optim_step")
+        clip = params.grad_clip_norm / norm if 0 < params.grad_clip_norm < norm else 1.0
+        update_norm = _update(run, grad, clip, params)
+    except CallerError:
+        run.grad = None
+        raise
+    run.grad = None
     return metrics_of(run, params, grad_norm=norm, update_norm=update_norm)
 
 
-def _update(run: Trained, grad: Tensor, params: AdamParams) -> float:
+def _update(run: Trained, grad: Tensor, clip: float, params: AdamParams) -> float:
     """Moves moments and weights, all or none; returns the norm of the change. Long vectors are not held once more but
     computed in pieces, twice: first the change's norm, then the change."""
     device = grad.device.type
     if len(grad) <= WHOLE[device]:
-        moved = _moved(run, grad, slice(None), params)
+        moved = _moved(run, grad, clip, params)
         norm = _finite(moved.change)
         run.weights.sub_(moved.change)
         run.m, run.v = moved.m, moved.v
     else:
         pieces = [slice(start, start + PIECE[device]) for start in range(0, len(grad), PIECE[device])]
-        norm = math.hypot(*(_finite(_moved(run, grad, piece, params).change) for piece in pieces))
+        norm = math.hypot(*(_finite(_moved(run, grad, clip, params, piece).change) for piece in pieces))
         for piece in pieces:
-            moved = _moved(run, grad, piece, params)
+            moved = _moved(run, grad, clip, params, piece)
             run.weights[piece].sub_(moved.change)
             run.m[piece].copy_(moved.m), run.v[piece].copy_(moved.v)
     run.step += 1
@@ -72,8 +75,10 @@ class _Moved(NamedTuple):
     change: Tensor
 
 
-def _moved(run: Trained, whole: Tensor, piece: slice, params: AdamParams) -> _Moved:
+def _moved(run: Trained, whole: Tensor, clip: float, params: AdamParams, piece: slice = slice(None)) -> _Moved:
     step, grad = run.step + 1, whole[piece]
+    if clip < 1:
+        grad = grad * clip
     m = torch.lerp(run.m[piece], grad, 1 - params.beta1)
     v = torch.mul(run.v[piece], params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
     scale = in_range(params.learning_rate / (1 - params.beta1**step))

@@ -172,8 +172,9 @@ class TrainEngine:
         full = self._full(run_id)
         return adam.step(self.run(run_id), params) if full is None else full.optim_step(params)
 
-    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[dict[str, float] | CallerError]:
-        """`optim_step` of several runs in one go, each named once. Metrics in order, or the run's own error."""
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[fused_adam.Outcome]:
+        """`optim_step` of several runs in one go, each named once. Metrics in order, or the run's own error, EngineBusy
+        where memory ended before anything of the run had changed."""
         there = {run_id: (self._runs[run_id], params) for run_id, params in asked if run_id in self._runs}
         outcomes = dict(zip(there, fused_adam.steps(list(there.values())), strict=True))
         outcomes |= {run_id: self._full_step(run_id, params) for run_id, params in asked if self.is_full(run_id)}
@@ -206,7 +207,7 @@ class TrainEngine:
             check(batch, vocab_size=self.base.vocab_size, context_length=self.base.context_length)
         except CallerError as error:
             return error
-        return self.memory.problem(self._member(batch), room)
+        return self.memory.problem(self._member(batch), room, self._least)
 
     def _member(self, batch: Batch) -> Member:
         return batch, self._learning(batch.run_id).shape
@@ -261,7 +262,9 @@ class TrainEngine:
 
     def _room(self) -> int:
         """Bytes for a pack; the least that any process has."""
-        mine = self.memory.budget.room()
+        return self._least(self.memory.budget.room())
+
+    def _least(self, mine: int) -> int:
         return mine if self._sharing is None else self._sharing.room(mine)
 
     def _finish(self, pack: Pack, members: Sequence[Member]) -> dict[int, Row]:

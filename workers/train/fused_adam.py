@@ -2,7 +2,7 @@
 
 The arithmetic is that of `adam`, operation by operation, so that a run's step is the same in company as alone. It saves
 what an operation costs beside its numbers, and the waiting for a device's answers: two for a group, where single steps
-take two for each run.
+take two for each run. A group that finds no memory changes nothing, and its runs step one by one.
 """
 
 import math
@@ -11,28 +11,29 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from openrl.domain.errors import CallerError, GradientNotFinite, UpdateNotFinite
+from openrl.domain.errors import CallerError, EngineBusy, GradientNotFinite, UpdateNotFinite
 from openrl.domain.run import AdamParams
+from workers.model.allocation import ran_out
 from workers.train import adam
 from workers.train.run_state import RunState
 
 Step = tuple[RunState, AdamParams]
-Outcome = dict[str, float] | CallerError
+Outcome = dict[str, float] | CallerError | EngineBusy
 
 #: Numbers per vector that a group of runs may hold together; a larger run is stepped alone. A CPU gains only while all
-#: vectors of a group stay in its cache; elsewhere the bound is for memory: a group needs four vectors beside its runs.
+#: vectors of a group stay in its cache; elsewhere the bound is for memory: a group needs five vectors beside its runs.
 TOGETHER_ON_CPU, TOGETHER = 1 << 16, 1 << 24
 
 
 def steps(asked: Sequence[Step]) -> list[Outcome]:
-    """`adam.step` of each run, in order, with the error that it would raise in place of its metrics; no run's error
-    touches another's step. No run may be named twice."""
+    """`adam.step` of each run, in order, with the error that it would raise in place of its metrics, EngineBusy where
+    there was no memory for it; no run's error touches another's step. No run may be named twice."""
     assert len({id(run) for run, _ in asked}) == len(asked), "a run takes one step at a time"
     on_cpu = all(run.weights.device.type == "cpu" for run, _ in asked)
     outcomes: list[Outcome] = []
     for group in groups([run.weights.numel() for run, _ in asked], TOGETHER_ON_CPU if on_cpu else TOGETHER):
         chosen = [asked[number] for number in group]
-        outcomes += _group(chosen) if len(chosen) > 1 else map(_alone, chosen)
+        outcomes += _together(chosen) or map(_alone, chosen)
     return outcomes
 
 
@@ -55,6 +56,20 @@ def _alone(step: Step) -> Outcome:
         return adam.step(*step)
     except CallerError as error:
         return error
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        return EngineBusy("memory ran out before an optimizer step")
+
+
+def _together(asked: Sequence[Step]) -> list[Outcome] | None:
+    """None, and nothing done, where there is nobody to share with or memory ended."""
+    try:
+        return _group(asked) if len(asked) > 1 else None
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        return None
 
 
 @torch.no_grad()
@@ -65,24 +80,29 @@ def _group(asked: Sequence[Step]) -> list[Outcome]:
         if (grad := step[0].grad) is None:
             outcomes[number] = _alone(step)
         else:
-            grads[number], step[0].grad = grad, None
+            grads[number] = grad
     norms = _norms(grads)
     outcomes |= {number: GradientNotFinite("optim_step") for number, norm in norms.items() if not math.isfinite(norm)}
     good = {number: grad for number, grad in grads.items() if number not in outcomes}
-    _clip([(grad, norms[number], asked[number][1].grad_clip_norm) for number, grad in good.items()])
-    for number, update_norm in _update({number: asked[number] for number in good}, list(good.values())).items():
+    clipped = _clipped([(grad, norms[number], asked[number][1].grad_clip_norm) for number, grad in good.items()])
+    for number, update_norm in _update({number: asked[number] for number in good}, clipped).items():
         if math.isfinite(update_norm):
             outcomes[number] = adam.metrics_of(*asked[number], grad_norm=norms[number], update_norm=update_norm)
         else:
             outcomes[number] = UpdateNotFinite()
+    for number in grads:
+        asked[number][0].grad = None
     return [outcomes[number] for number in range(len(asked))]
 
 
-def _clip(grads: Sequence[tuple[Tensor, float, float]]) -> None:
-    """Scales down, in place, each vector whose norm is beyond its limit; 0 is no limit."""
-    scales = [(grad, limit / norm) for grad, norm, limit in grads if 0 < limit < norm]
-    if scales:
-        torch._foreach_mul_([grad for grad, _ in scales], [scale for _, scale in scales])
+def _clipped(grads: Sequence[tuple[Tensor, float, float]]) -> list[Tensor]:
+    """In the place of each vector whose norm is beyond its limit a smaller one; 0 is no limit."""
+    scales = {place: limit / norm for place, (_, norm, limit) in enumerate(grads) if 0 < limit < norm}
+    found = [grad for grad, _, _ in grads]
+    smaller = torch._foreach_mul([found[place] for place in scales], list(scales.values())) if scales else ()
+    for place, grad in zip(scales, smaller, strict=True):
+        found[place] = grad
+    return found
 
 
 def _update(asked: dict[int, Step], grads: list[Tensor]) -> dict[int, float]:

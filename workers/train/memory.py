@@ -1,6 +1,6 @@
 """What an engine knows of its device's memory: what batches would need, what there is, and how passes went."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -52,16 +52,17 @@ class Memory:
         longest = batch.data[batch.longest].length
         return Portion(batch.tokens, kept_bytes(member), self._alone(member, longest, batch.choices))
 
-    def problem(self, member: Member, room: int) -> DatumTooLarge | None:
-        """The first of the batch's datums that no pass can ever hold; `room` is what a pack has now."""
+    def problem(self, member: Member, room: int, least: Callable[[int], int] = int) -> DatumTooLarge | None:
+        """The first of the batch's datums that no pass can ever hold; `room` is what a pack has now. `least` answers
+        the least that any process has where this one has so many bytes."""
         portion = self.portion(member)
         if portion.kept + portion.least <= room:
             return None
-        found = self._misfit(member)
+        found = self._misfit(member, least(self.budget.ceiling))
         if found is None:
             return None
         allocation.let_go(self._device)  # some of it may be ours
-        return self._misfit(member)
+        return self._misfit(member, least(self.budget.ceiling))
 
     def ran_out(self, member: Member, place: int) -> MemoryRanOut:
         """The error of a datum that was tried alone and failed."""
@@ -73,14 +74,14 @@ class Memory:
         self.budget.failed(needed)
         allocation.let_go(self._device)
 
-    def _misfit(self, member: Member) -> DatumTooLarge | None:
-        batch, ceiling = member[0], self.budget.ceiling - kept_bytes(member)
+    def _misfit(self, member: Member, most: int) -> DatumTooLarge | None:
+        batch, ceiling = member[0], most - kept_bytes(member)
         sizes = [(datum.length, datum.inputs[TARGETS].elements // datum.length) for datum in batch.data]
         bad = {each for each in set(sizes) if self._alone(member, *each) > ceiling}
         place = next((place for place, each in enumerate(sizes) if each in bad), None)
         if place is None:
             return None
-        return DatumTooLarge(place, batch.data[place].length, self._needed(member, place), self.budget.ceiling)
+        return DatumTooLarge(place, batch.data[place].length, self._needed(member, place), most)
 
     def _needed(self, member: Member, place: int) -> int:
         datum = member[0].data[place]

@@ -5,6 +5,8 @@ holds its lock (see `residents.py`); a run that another thread has locked is at 
 """
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
@@ -15,6 +17,9 @@ from workers.train.room import Room
 from workers.train.tiers import Budgets, Tier
 
 log = logging.getLogger(__name__)
+
+#: After a run that could not be written: the depot is full or away, and everybody who waits would try again at once.
+TROUBLE_SECONDS = 2.0
 
 
 class State(Protocol):
@@ -48,6 +53,8 @@ class Paging(Generic[S]):
     ) -> None:
         self._engine, self._residents, self._page_out = engine, residents, page_out
         self._room = Room(budgets, self._move)
+        self._draining = threading.Event()
+        self._trouble_until = 0.0  #: on the monotonic clock; nobody writes before
         self._came = self._went = 0  #: runs from and to the depot since it was told last
 
     @contextmanager
@@ -77,6 +84,7 @@ class Paging(Generic[S]):
 
     def drain(self) -> None:
         """Nobody waits for room any more."""
+        self._draining.set()
         self._room.close()
 
     def came(self) -> None:
@@ -96,16 +104,23 @@ class Paging(Generic[S]):
     # ------------------------------------------------------------------------------------------ inside
     def _move(self, run: RunId, to: Tier) -> int | None:
         """The bytes that it takes there; None for a run that is at work after all, or that the depot did not take."""
+        self._draining.wait(max(0.0, self._trouble_until - time.monotonic()))
         lock = self._residents.lock(run)
         if not lock.acquire(blocking=False):
             return None
         try:
             return self._carry(run, to)
-        except Exception:
-            log.exception("stays in memory", extra={"action": "page_out", "run": run})
+        except Exception as error:
+            self._in_trouble(run, error)
             return None
         finally:
             lock.release()
+
+    def _in_trouble(self, run: RunId, error: Exception) -> None:
+        now = time.monotonic()
+        first = now - self._trouble_until > TROUBLE_SECONDS
+        self._trouble_until = now + TROUBLE_SECONDS
+        log.warning("stays in memory: %r", error, exc_info=first, extra={"action": "page_out", "run": run})
 
     def _carry(self, run: RunId, to: Tier) -> int | None:
         if to is Tier.HOST:

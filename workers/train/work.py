@@ -21,7 +21,7 @@ from openrl.domain.errors import (
     RunLost,
 )
 from openrl.domain.full_run_errors import FullRunsOff
-from openrl.domain.ids import OpId, RunId
+from openrl.domain.ids import DepotKey, OpId, RunId
 from openrl.domain.op import (
     CreateRun,
     ForwardBackward,
@@ -115,7 +115,7 @@ class TrainWork:
         started = self._clock()
         self._paging.forget(op.run)
         if lease.snapshot is not None:
-            self._restore(op.run, self._depot.get_folder(lease.snapshot))
+            self._restore(op.run, self._snapshot(op.run, lease.snapshot))
         resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started, snapshot=lease.snapshot)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
@@ -147,6 +147,12 @@ class TrainWork:
         if self._seating is None:
             raise FullRunsOff
         return self._seating
+
+    def _snapshot(self, run: RunId, key: DepotKey) -> Mapping[str, bytes]:
+        try:
+            return self._depot.get_folder(key)
+        except KeyError:
+            raise RunLost(run) from None
 
     # ------------------------------------------------------------------------------------------ actions
     def _do(self, op: TrainOp, since: float, *, again: bool) -> Result:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from openrl.domain.errors import CallerError, Draining, FieldInvalid, GradientNotFinite
+from openrl.domain.errors import CallerError, Draining, EngineBusy, FieldInvalid, GradientNotFinite
 from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
@@ -119,6 +119,14 @@ def test_batches_that_wait_together_become_one_pass(
     assert list(map(len, trainer.passes)) == [1, 3]
 
 
+def test_a_pack_with_a_refused_batch_teaches_nothing_of_cost(loop: DeviceLoop[Batch]) -> None:
+    with pytest.raises(FieldInvalid):
+        loop.forward_backward(Batch("a", 90, bad=True), ONE)
+    loop.forward_backward(Batch("b", 20), ONE)
+    loop.call(lambda: None)  # the device is through with the pack
+    assert loop._cost.packs == 1
+
+
 def test_a_batch_is_told_what_it_had_of_its_pack(
     loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor
 ) -> None:
@@ -200,6 +208,26 @@ def test_optimizer_steps_that_wait_together_are_one_update_in_the_place_of_the_f
     assert first["queue_seconds"] > 9.0 and first["device_seconds"] >= 0.0
     assert loop.call(lambda: order) == ["call"] * 3
     assert loop.optim_step("a", AdamParams())["steps_together"] == 1.0
+
+
+def test_answers_that_are_none_fail_those_who_wait_and_the_loop_goes_on(
+    loop: DeviceLoop[Batch], trainer: Trainer, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(trainer, "forward_backward", lambda batches: [])
+        broken.setattr(trainer, "optim_steps", lambda asked: [None])
+        for asked in (lambda: loop.forward_backward(Batch("a"), ONE), lambda: loop.optim_step("a", AdamParams())):
+            with pytest.raises((ValueError, TypeError)):
+                pool.submit(asked).result(2)
+    assert loop.forward_backward(Batch("a", 20), ONE).metrics["loss:sum"] == 20.0
+
+
+def test_a_step_without_memory_fails_alone(
+    loop: DeviceLoop[Batch], trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "optim_steps", lambda asked: [EngineBusy("no memory")])
+    with pytest.raises(EngineBusy):
+        loop.optim_step("a", AdamParams())
 
 
 def test_optimizer_steps_that_break_the_engine_all_fail_and_the_loop_goes_on(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from openrl.domain.errors import CallerError, GradientNotFinite, UpdateNotFinite
+from openrl.domain.errors import CallerError, EngineBusy, GradientNotFinite, UpdateNotFinite
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.base import BaseModel
 from workers.train import adam, fused_adam
@@ -102,8 +102,40 @@ def test_a_run_without_a_gradient_takes_no_step(crowd: Crowd) -> None:
     alone, together = crowd.step(PARAMS)
     assert together == alone
     first = together[0]
-    assert not isinstance(first, CallerError) and (first["applied"], first["step"]) == (0.0, 0.0)
+    assert isinstance(first, dict) and (first["applied"], first["step"]) == (0.0, 0.0)
     crowd.check_same()
+
+
+@pytest.mark.parametrize("operation", ["_foreach_mul", "_foreach_lerp", "_foreach_div"])
+def test_a_group_that_finds_no_memory_steps_one_by_one(
+    crowd: Crowd, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd.give(1)
+    monkeypatch.setattr(torch, operation, ran_out)
+    alone, together = crowd.step(PARAMS)
+    assert together == alone
+    crowd.check_same()
+
+
+def test_a_run_that_finds_no_memory_keeps_its_gradient_and_the_others_step(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd.give(1)
+    run = crowd.together[2]
+    before = run.mapped(torch.clone)
+    numel, lerp = run.weights.numel(), torch.lerp
+    monkeypatch.setattr(torch, "_foreach_lerp", ran_out)
+    monkeypatch.setattr(torch, "lerp", lambda m, *others: ran_out() if len(m) == numel else lerp(m, *others))
+    outcomes = fused_adam.steps(list(zip(crowd.together, PARAMS, strict=True)))
+    assert [isinstance(each, EngineBusy) for each in outcomes] == [False, False, True, False]
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(run.vectors, before.vectors, strict=True))
+    monkeypatch.undo()
+    crowd.step(PARAMS[2:3] + PARAMS[3:] + PARAMS[:2])  # the gradient is still there
+    assert run.step == before.step + 1 and run.grad is None
+
+
+def ran_out(*_: object) -> torch.Tensor:
+    raise torch.OutOfMemoryError("CUDA out of memory")
 
 
 def test_groups_hold_no_more_than_they_may_and_a_large_run_is_alone() -> None:

@@ -26,14 +26,14 @@ from openrl.domain.errors import (
     MemoryRanOut,
     RunLost,
 )
-from openrl.domain.ids import OpId, RunId, TenantId
+from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
 from openrl.domain.outcome import BatchResult, failure_of
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.port import Held
 from workers.train.batch import Batch
-from workers.train.paging import Paging
+from workers.train.paging import TROUBLE_SECONDS, Paging
 from workers.train.residents import Residents
 from workers.train.snapshots import Snapshots
 from workers.train.tiers import Budgets
@@ -410,6 +410,15 @@ def test_a_run_that_was_never_created_here_is_lost_and_says_so(world: World, fir
         first.work(held)
 
 
+def test_a_run_whose_snapshot_is_gone_is_lost_and_says_so(world: World, first: Worker) -> None:
+    lived(world, first)
+    assert first.snapshots.page_out(RUN)
+    for folder in world.snapshot_folders():
+        world.depot.delete_folder(DepotKey(f"snapshots/{folder}"))
+    with pytest.raises(RunLost):
+        first.work(first.claim(world.step(2)))
+
+
 def test_a_run_that_is_handed_over_goes_on_at_another_worker(world: World, first: Worker) -> None:
     diary = list(lived(world, first))
     assert first.snapshots.hand_over(RUN)
@@ -505,6 +514,25 @@ def test_a_run_with_an_op_held_does_not_leave(world: World) -> None:
     assert first.run in worker.engine.diaries, "although it was used longest ago"
     assert second.run not in worker.engine.diaries
     worker.ledger.done(held, worker.work(held))
+
+
+def test_while_the_depot_takes_nothing_it_is_not_asked_all_the_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(world, "small", CRAMPED)
+    first, second, third = (world.with_run(f"run{at}") for at in range(3))
+    worker.serve(first.create())
+    worker.serve(second.create())
+    put, waits = world.depot.put_folder, list[float]()
+
+    def full(*_: object) -> int:
+        monkeypatch.setattr(world.depot, "put_folder", put)
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(world.depot, "put_folder", full)
+    monkeypatch.setattr(worker.paging._draining, "wait", waits.append)
+    worker.serve(third.create())
+    assert len(waits) == 2 and waits[0] == 0.0 < waits[1] <= TROUBLE_SECONDS
 
 
 def test_a_run_that_another_worker_took_over_makes_room(world: World) -> None:

@@ -18,6 +18,7 @@ from workers.train import snapshot_file
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
 from workers.train.ferry import Ferry
+from workers.train.fused_adam import Outcome
 from workers.train.group.link import Link
 from workers.train.group.pulse import Lost
 from workers.train.group.split import Split
@@ -68,7 +69,7 @@ class GroupEngine(TrainEngine):
         with self._together(Step(run_id, params)):
             return super().optim_step(run_id, params)
 
-    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[dict[str, float] | CallerError]:
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[Outcome]:
         with self._together(Steps(list(asked))) as end:
             results = super().optim_steps(asked)
             end.told = told_of_steps(results)
@@ -119,6 +120,6 @@ def told(results: Sequence[BatchResult | CallerError]) -> str:
     return " ".join(ends)
 
 
-def told_of_steps(results: Sequence[dict[str, float] | CallerError]) -> str:
+def told_of_steps(results: Sequence[Outcome]) -> str:
     """The same of several optimizer steps: each gradient's norm, or its error."""
     return " ".join(each["grad_norm"].hex() if isinstance(each, dict) else type(each).__name__ for each in results)

@@ -20,11 +20,12 @@ from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import AdapterUnsupported, FieldInvalid, GradientNotFinite, RunNotFound
+from openrl.domain.errors import AdapterUnsupported, DatumTooLarge, FieldInvalid, GradientNotFinite, RunNotFound
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import Tensor as Array
 from workers.model.base import load_base
+from workers.train.budget import Budget
 from workers.train.engine import Batch, TrainEngine
 from workers.train.group.engine import GroupEngine
 from workers.train.group.member import Member
@@ -208,6 +209,18 @@ def test_a_bad_batch_concerns_itself_only(pair: Pair, make: Any) -> None:
     pair.agree(batches)
     first, second = (type(each) for each in pair.group.forward_backward(batches)[1:3])
     assert (first, second) == (FieldInvalid, RunNotFound)
+
+
+def test_a_datum_too_large_for_the_rank_with_least_memory_is_refused_on_all(
+    pair: Pair, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = make.batch("all", Loss.CROSS_ENTROPY, (8,)), make.batch("small", Loss.CROSS_ENTROPY, (60,))
+    memory = pair.group.memory
+    portion = memory.portion((long, pair.group.run("small").shape))
+    monkeypatch.setattr(memory, "budget", Budget(lambda: 0, fixed=portion.kept + portion.least - 1))
+    first, second = pair.group.forward_backward([short, long])
+    assert isinstance(first, BatchResult) and isinstance(second, DatumTooLarge)
+    assert not pair.losses
 
 
 def test_a_gradient_that_is_not_finite_on_one_rank_is_refused_on_both(pair: Pair, make: Any) -> None:
