@@ -263,7 +263,8 @@ class DeviceLoop(Generic[B]):
                 item.future.set_exception(result)
             else:
                 item.future.set_result(replace(result, metrics=result.metrics | receipt))
-        self._cost.learn(sum(item.tokens for item in items), len(items), seconds)
+        if all(isinstance(result, BatchResult) for result in results):  # what was refused cost next to nothing
+            self._cost.learn(sum(item.tokens for item in items), len(items), seconds)
 
 
 def _answer(future: Future[object], call: Callable[[], object]) -> None:

@@ -119,6 +119,14 @@ def test_batches_that_wait_together_become_one_pass(
     assert list(map(len, trainer.passes)) == [1, 3]
 
 
+def test_a_pack_with_a_refused_batch_teaches_nothing_of_cost(loop: DeviceLoop[Batch]) -> None:
+    with pytest.raises(FieldInvalid):
+        loop.forward_backward(Batch("a", 90, bad=True), ONE)
+    loop.forward_backward(Batch("b", 20), ONE)
+    loop.call(lambda: None)  # the device is through with the pack
+    assert loop._cost.packs == 1
+
+
 def test_a_batch_is_told_what_it_had_of_its_pack(
     loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor
 ) -> None:
