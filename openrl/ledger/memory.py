@@ -1,7 +1,7 @@
 """A ledger in memory: a double for tests, with the same rules as `redis` and a clock one can set.
 
 Knows no bytes: ops and results are kept as they are, so nothing ever goes to a shelf. Whose the runs are is in
-`leases.py`.
+`leases.py`, how far they have come in `turns.py`.
 """
 
 import time
@@ -9,7 +9,7 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import RLock
 
 from openrl.domain.errors import (
@@ -26,6 +26,7 @@ from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger.leases import Leases
 from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Swept
+from openrl.ledger.turns import Turns
 
 
 @dataclass(slots=True)
@@ -41,15 +42,6 @@ class _Row:
     due: float | None = None  #: when to ring again, when a hold lapses, or when it settled; None while blocked
     result: Result | None = None
     failure: Failure | None = None
-
-
-@dataclass(slots=True)
-class _Run:
-    next: int = 0
-    unsettled: dict[int, OpId] = field(default_factory=dict)  #: by turn
-    skips: set[int] = field(default_factory=set)  #: turns settled before the run came to them
-    journal: dict[int, OpId] = field(default_factory=dict)  #: applied since the newest snapshot, by turn
-    gap_since: float | None = None
 
 
 class MemoryLedger:
@@ -68,7 +60,7 @@ class MemoryLedger:
         self._leases = Leases(clock, self._limits.hold_seconds)
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
-        self._runs: defaultdict[RunId, _Run] = defaultdict(_Run)
+        self._runs: defaultdict[RunId, Turns] = defaultdict(Turns)
         self._waiting: Counter[TenantId] = Counter()
         self._to_ring: list[Bell] = []
         self._lock = RLock()
@@ -93,24 +85,24 @@ class MemoryLedger:
             if run is None:
                 self._ready(op.id)
             elif isinstance(op, TrainOp):
-                run.unsettled[op.turn] = op.id
+                run.add(op.turn, op.id, self._clock())
                 self._come_to(run)
         self._ring_all()
         return op.id
 
-    def _admit(self, op: Op, run: _Run | None) -> None:
+    def _admit(self, op: Op, run: Turns | None) -> None:
         awaited = False
         if run is not None and isinstance(op, TrainOp):
-            if op.turn < run.next or op.turn in run.skips:
+            if run.is_over(op.turn):
                 raise TurnPassed(op.run, op.turn)
-            awaited = op.turn == run.next and run.gap_since is not None
+            awaited = run.is_awaited(op.turn)
         if not awaited and self._waiting[op.tenant] >= self._limits.max_waiting_per_tenant:
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
 
     def skip(self, run: RunId, turn: int) -> None:
         with self._lock:
             if turn not in self._runs[run].unsettled:
-                self._pass(self._runs[run], turn)
+                self._end(self._runs[run], turn)
         self._ring_all()
 
     # -------------------------------------------------------------------------------------------- being worked on
@@ -199,7 +191,7 @@ class MemoryLedger:
                 raise TurnUnsettled(lease.run, turn)
             if self._leases.is_snapshot(lease.run, key):
                 return None
-            run.journal = {at: op_id for at, op_id in run.journal.items() if at > turn}
+            run.snapshotted(turn)
             return self._leases.replace_snapshot(lease.run, turn, key)
 
     def forget(self, run: RunId) -> DepotKey | None:
@@ -273,36 +265,23 @@ class MemoryLedger:
         row.result, row.failure, row.due = result, failure, self._clock()
         self._waiting[op.tenant] -= 1
         if isinstance(op, TrainOp):
-            del self._runs[op.run].unsettled[op.turn]
-            self._pass(self._runs[op.run], op.turn)
+            self._end(self._runs[op.run], op.turn)
         for tell in self.on_settled:
             tell(op.id)
 
     # -------------------------------------------------------------------------------------------- turns
-    def _pass(self, run: _Run, turn: int) -> None:
-        if turn < run.next:
-            return
-        run.skips.add(turn)
+    def _end(self, run: Turns, turn: int) -> None:
+        run.end(turn, self._clock())
         self._come_to(run)
 
-    def _come_to(self, run: _Run) -> None:
-        """Move past settled turns; the op there becomes ready once, or the run waits for it."""
-        while run.next in run.skips:
-            run.skips.remove(run.next)
-            run.next += 1
-        here = run.unsettled.get(run.next)
-        if here is not None:
-            run.gap_since = None
-            if self._rows[here].due is None:
-                self._ready(here)
-        elif not run.unsettled:
-            run.gap_since = None
-        elif run.gap_since is None:
-            run.gap_since = self._clock()
+    def _come_to(self, run: Turns) -> None:
+        """The op of the run's next turn becomes ready, once."""
+        if run.here is not None and self._rows[run.here].due is None:
+            self._ready(run.here)
 
     def _here(self, run: RunId) -> _Row | None:
         """The op that the run has come to, if it is there and not settled."""
-        op_id = self._runs[run].unsettled.get(self._runs[run].next)
+        op_id = self._runs[run].here
         return None if op_id is None else self._rows[op_id]
 
     def _ready(self, op_id: OpId) -> None:
@@ -382,11 +361,9 @@ class MemoryLedger:
         self._ready(row.op.id)
         return True
 
-    def _skip_gap(self, run: _Run) -> bool:
-        if run.gap_since is None or run.gap_since + self._limits.gap_seconds > self._clock():
+    def _skip_gap(self, run: Turns) -> bool:
+        if not run.leave_gap(self._clock(), self._limits.gap_seconds):
             return False
-        run.next = min(run.unsettled)
-        run.skips = {turn for turn in run.skips if turn > run.next}
         self._come_to(run)
         return True
 
