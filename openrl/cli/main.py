@@ -74,8 +74,8 @@ def serve(
     device_workers: Annotated[
         int | None, typer.Option(min=1, help="Workers of each base model that train and sample. [1]")
     ] = None,
-    train_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
-    sample_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
+    train_workers: Annotated[int | None, typer.Option(min=1, help="The same, with --separate. [1]")] = None,
+    sample_workers: Annotated[int | None, typer.Option(min=1, help="The same, with --separate. [1]")] = None,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
     flower_port: Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_FLOWER_PORT, 5555]")] = None,
     device: Device = None,
@@ -136,7 +136,12 @@ def worker(
     role: Annotated[Literal["train", "sample", "device", "reward"], typer.Argument(help="device trains and samples.")],
     name: Annotated[str | None, typer.Option(help="How the worker calls itself; by default host and pid.")] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Train with a group of so many processes, each with a GPU where there are any.")
+        int,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help="Train with a group of so many processes, each with a GPU where there are any. [1]",
+        ),
     ] = 1,
 ) -> None:
     """Run one worker alone.

@@ -12,7 +12,10 @@ BaseModel = Annotated[
     str | None,
     typer.Option("--base-model", help="A name from `openrl models list`, a hub id, or a folder. [OPENRL_BASE_MODEL]"),
 ]
-Device = Annotated[Literal["auto", "cpu", "mps", "cuda"] | None, typer.Option(help="[OPENRL_WORKER__DEVICE, auto]")]
+Device = Annotated[
+    Literal["auto", "cpu", "mps", "cuda"] | None,
+    typer.Option(help="What workers compute on. [OPENRL_WORKER__DEVICE, auto]"),
+]
 Dtype = Annotated[
     Literal["auto", "float32", "bfloat16"] | None,
     typer.Option(help="Of the base weights. [OPENRL_WORKER__DTYPE, auto]"),
