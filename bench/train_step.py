@@ -169,7 +169,7 @@ def paged(report: Report, engine: TrainEngine, rounds: int) -> None:
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="openrl-bench-", dir=home) as folder:
         depot, numbers = FsspecDepot(f"file://{folder}"), count()
-        depot.put_folder(DepotKey("adapter"), engine.adapter("paged"))
+        depot.put_folder(DepotKey("adapter"), engine.policy("paged"))
         depot.put_folder(DepotKey("run"), engine.snapshot("paged"))
         page_in, adapter_in, snapshot, copied = alternating(
             rounds,
@@ -216,7 +216,7 @@ def main() -> None:
     engine = TrainEngine(load_base(source, device=device, dtype=dtype))
     engine.create("bench", LoraSpec(rank=args.rank, seed=0, train_unembed=False))
     ours = Ours(engine)
-    bare = Bare(source, engine.adapter("bench"), device, dtype)
+    bare = Bare(source, engine.policy("bench"), device, dtype)
     for name in SHAPES:
         against_bare(report, name, ours, bare, args.rounds)
     packed(report, ours, args.tenant_rank, args.rounds)

@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from openrl.client import Client
+    from openrl.client import FULL_RUN_HEADERS, Client
 
 __version__ = "0.1.0"
-__all__ = ["Client", "__version__"]
+__all__ = ["FULL_RUN_HEADERS", "Client", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """`openrl.Client`, imported when it is first asked for, so that servers do not load an HTTP client."""
-    if name == "Client":
-        from openrl.client import Client
+    """What is the client's, imported when it is first asked for, so that servers do not load an HTTP client."""
+    if name in ("Client", "FULL_RUN_HEADERS"):
+        from openrl import client
 
-        return Client
+        return getattr(client, name)
     raise AttributeError(f"module 'openrl' has no attribute {name!r}")

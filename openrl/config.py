@@ -60,6 +60,9 @@ class Train(BaseModel, extra="forbid", frozen=True):
     free. Elsewhere the device's memory is main memory and this is not used."""
     max_lora_rank: int = Field(256, ge=1)
     """The largest rank that clients may ask for."""
+    full_runs: bool = False
+    """Whether runs may train all weights of the base model: one at a time on each train worker, which takes 20 bytes of
+    memory for each weight. The same for all workers of a model, none of which may be a group of processes."""
 
 
 class Sample(BaseModel, extra="forbid", frozen=True):
@@ -69,6 +72,8 @@ class Sample(BaseModel, extra="forbid", frozen=True):
     """Sequences decoded together."""
     cache_tokens: int = Field(0, ge=0)
     """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
+    full_copies: int = Field(2, ge=1)
+    """Policy versions with all weights that a worker keeps at once, each a model of its own, if its memory allows."""
 
 
 class Worker(BaseModel, extra="forbid", frozen=True):
@@ -81,6 +86,9 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     with 10 bits of mantissa in place of 23."""
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes the cores this process may use."""
+    events: bool = True
+    """Tell of every operation's life on the broker, for Flower; costs a device worker about a tenth of its time where
+    operations are tiny. `openrl serve --no-flower` sets it to false."""
     appetite: int = Field(64, ge=1)
     """Operations a device worker holds at once; more wait in the queue."""
     reward_processes: int = Field(2, ge=1)

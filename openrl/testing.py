@@ -57,6 +57,7 @@ TOY_CARD = ModelCard(
     vocab_size=100,
     context_length=64,
     max_lora_rank=32,
+    full_runs=True,
 )
 
 Array = npt.NDArray[Any]

@@ -80,7 +80,8 @@ def summary(op: Op) -> str:
 def _train_words(op: TrainOp) -> list[str]:
     match op.action:
         case CreateRun():
-            return [f"model={op.action.base_model}", f"rank={op.action.lora.rank}"]
+            lora = op.action.lora
+            return [f"model={op.action.base_model}", "all weights" if lora is None else f"rank={lora.rank}"]
         case ForwardBackward():
             tokens = sum(datum.length for datum in op.action.data)
             words = [f"tokens={tokens}", f"datums={len(op.action.data)}", f"loss={op.action.loss}"]

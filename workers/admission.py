@@ -6,6 +6,7 @@ from openrl.domain.ids import OpId
 from openrl.domain.model import ModelCard
 from openrl.domain.op import Action, CreateRun, Sample
 from openrl.domain.outcome import Result
+from openrl.domain.run import LoraSpec
 from openrl.ledger.port import Held
 from workers.work import Work
 
@@ -13,10 +14,8 @@ from workers.work import Work
 def check(action: Action, card: ModelCard) -> None:
     """Raises FieldInvalid for what this worker does not take."""
     match action:
-        case CreateRun() if action.lora.rank > card.max_lora_rank:
-            raise FieldInvalid(
-                "lora_config.rank", f"is {action.lora.rank}; {card.name} takes ranks 1..{card.max_lora_rank}"
-            )
+        case CreateRun(lora=LoraSpec(rank=rank)) if rank > card.max_lora_rank:
+            raise FieldInvalid("lora_config.rank", f"is {rank}; {card.name} takes ranks 1..{card.max_lora_rank}")
         case Sample() if action.prompt_alternatives > card.vocab_size:
             raise FieldInvalid(
                 "prompt_alt_tokens_k",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from celery import Celery, signals
 
 from openrl.config import Settings
-from openrl.domain.errors import SettingInvalid
 from openrl.domain.model import ModelCard
 from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
@@ -26,7 +25,7 @@ from workers.station import Station, opened
 from workers.sweep import EVERY_SECONDS as SWEEP_SECONDS
 from workers.sweep import sweep
 from workers.ticker import Ticker
-from workers.train.group.place import Place, place_in
+from workers.train.group.place import Place, check_group, place_in
 
 if TYPE_CHECKING:
     from workers.train.group.member import Member
@@ -45,8 +44,8 @@ def run(role: str, settings: Settings) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads of two processes starve each other
     assert settings.redis_url is not None
     place = place_in(os.environ)
-    if place is not None and Role(role) is not Role.TRAIN:
-        raise SettingInvalid("torchrun", f"only a train worker can be a group of processes, not a {role} worker")
+    if place is not None:
+        check_group(role, settings.train, "torchrun")
     if place is not None and not place.leads:
         _run_follower(place, settings)
         return
@@ -96,7 +95,9 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
         if trains:
             signals.worker_ready.connect(lambda **_: here.keeper.take(train_queue(card.name)), weak=False)
         _announce_and_sweep(here, role, (card,), settings.worker.appetite, closing)
-        _consume(app, here, role, queues, pool="threads", concurrency=settings.worker.appetite)
+        _consume(
+            app, here, role, queues, pool="threads", concurrency=settings.worker.appetite, events=settings.worker.events
+        )
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:
@@ -115,7 +116,15 @@ def _run_reward(app: Celery, settings: Settings) -> None:
     with opened(settings, ringer(app)) as here, ExitStack() as parent:
         _announce_and_sweep(here, Role.REWARD, (), settings.worker.reward_processes, parent)
         queues = reward_queues(settings.sample.lanes)
-        _consume(app, here, Role.REWARD, queues, pool="prefork", concurrency=settings.worker.reward_processes)
+        _consume(
+            app,
+            here,
+            Role.REWARD,
+            queues,
+            pool="prefork",
+            concurrency=settings.worker.reward_processes,
+            events=settings.worker.events,
+        )
 
 
 def _announce_and_sweep(
@@ -153,14 +162,16 @@ def _ticking(closing: ExitStack, name: str, every_seconds: float, call: Callable
     return ticker
 
 
-def _consume(app: Celery, here: Station, role: Role, queues: list[str], *, pool: str, concurrency: int) -> None:
+def _consume(
+    app: Celery, here: Station, role: Role, queues: list[str], *, pool: str, concurrency: int, events: bool
+) -> None:
     worker = app.Worker(
         hostname=f"{role}@{here.worker}",
         pool=pool,
         concurrency=concurrency,
         queues=queues,
         loglevel="INFO",
-        task_events=True,
+        task_events=events,
         without_mingle=True,
         without_gossip=True,
         redirect_stdouts=False,

@@ -65,15 +65,33 @@ def _values(run: Run) -> dict[str, object]:
         "session_id": run.session,
         "base_model": run.base_model,
         "requested_model": run.requested_model,
-        "lora_rank": run.lora.rank,
-        "lora_seed": run.lora.seed,
-        "train_attn": run.lora.train_attn,
-        "train_mlp": run.lora.train_mlp,
-        "train_unembed": run.lora.train_unembed,
+        **_lora_values(run.lora),
         "user_metadata": run.user_metadata,
         "created_at": run.created_at,
         "last_request_at": run.last_request_at,
     }
+
+
+def _lora_values(lora: LoraSpec | None) -> dict[str, object]:
+    """Without an adapter the rank is 0, and everything is trained."""
+    spec = lora or LoraSpec(rank=0)
+    return {
+        "lora_rank": spec.rank,
+        "lora_seed": spec.seed,
+        "train_attn": spec.train_attn,
+        "train_mlp": spec.train_mlp,
+        "train_unembed": spec.train_unembed,
+    }
+
+
+def _lora(row: Row[Any]) -> LoraSpec:
+    return LoraSpec(
+        rank=row.lora_rank,
+        seed=row.lora_seed,
+        train_attn=row.train_attn,
+        train_mlp=row.train_mlp,
+        train_unembed=row.train_unembed,
+    )
 
 
 def _run(row: Row[Any]) -> Run:
@@ -83,13 +101,7 @@ def _run(row: Row[Any]) -> Run:
         session=SessionId(row.session_id),
         base_model=row.base_model,
         requested_model=row.requested_model,
-        lora=LoraSpec(
-            rank=row.lora_rank,
-            seed=row.lora_seed,
-            train_attn=row.train_attn,
-            train_mlp=row.train_mlp,
-            train_unembed=row.train_unembed,
-        ),
+        lora=_lora(row) if row.lora_rank else None,
         created_at=row.created_at,
         last_request_at=row.last_request_at,
         user_metadata=row.user_metadata,

@@ -101,7 +101,7 @@ runs = Table(
     Column("session_id", String, nullable=False),
     Column("base_model", String, nullable=False),
     Column("requested_model", String, nullable=False),
-    Column("lora_rank", Integer, nullable=False),
+    Column("lora_rank", Integer, nullable=False),  # 0: no adapter, all weights are trained
     Column("lora_seed", BigInteger),
     Column("train_attn", Boolean, nullable=False),
     Column("train_mlp", Boolean, nullable=False),

@@ -156,7 +156,7 @@ def worker(
         if processes > 1:
             from workers.train.group.launch import launch
 
-            raise typer.Exit(launch(role, processes))
+            raise typer.Exit(launch(role, processes, settings.train))
         from workers.start import run
 
         run(role, settings)

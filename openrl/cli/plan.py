@@ -69,8 +69,10 @@ def broker_component(broker: Broker, settings: Settings, own: Mapping[str, str])
 def components(settings: Settings, choices: Choices, own: Mapping[str, str], secret: str) -> list[Component]:
     """All but the broker. The settings must name it (`redis_url`) and real ports (not 0). Flower asks for `secret`."""
     assert settings.redis_url is not None
-    env = child_env(settings, own)
     client = probes.connect(settings.redis_url)
+    if not choices.flower:  # nobody would listen
+        settings = settings.model_copy(update={"worker": settings.worker.model_copy(update={"events": False})})
+    env = child_env(settings, own)
     models = lineup(settings, choices.base_models)
     workers = [
         _worker(role, number, model, child_env(model, own), client)

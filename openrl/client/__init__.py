@@ -2,5 +2,14 @@
 
 from openrl.client.client import Client
 from openrl.client.errors import ClientError, KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
+from openrl.client.headers import FULL_RUN_HEADERS
 
-__all__ = ["Client", "ClientError", "KeyMissing", "RequestRefused", "ServiceUnreachable", "WorkFailed"]
+__all__ = [
+    "FULL_RUN_HEADERS",
+    "Client",
+    "ClientError",
+    "KeyMissing",
+    "RequestRefused",
+    "ServiceUnreachable",
+    "WorkFailed",
+]

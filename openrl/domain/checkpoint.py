@@ -12,8 +12,8 @@ from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
 class CheckpointKind(StrEnum):
     """The middle part of a `tinker://RUN/KIND/NAME` path."""
 
-    WEIGHTS = "weights"  #: adapter and optimizer: training can go on from it
-    SAMPLER_WEIGHTS = "sampler_weights"  #: adapter only
+    WEIGHTS = "weights"  #: with the optimizer: training can go on from it
+    SAMPLER_WEIGHTS = "sampler_weights"  #: without it
 
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")

@@ -170,6 +170,16 @@ class AdapterUnsupported(CallerError):
         return f"adapter {self.args[0]}: {self.args[1]}"
 
 
+class WeightsUnsupported(CallerError):
+    """Files of weights that do not fit the base model. Facts: the file or weight, and what is wrong with it."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(what, problem)
+
+    def __str__(self) -> str:
+        return f"weights {self.args[0]}: {self.args[1]}"
+
+
 class UpdateNotFinite(CallerError):
     """NaN or infinity in an optimizer's update; the run's weights and moments stayed as they were."""
 

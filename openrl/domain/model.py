@@ -12,6 +12,7 @@ class ModelCard:
     vocab_size: int
     context_length: int  #: tokens
     max_lora_rank: int = 256
+    full_runs: bool = False  #: whether runs may train all weights
     trainable: bool = True
     sampleable: bool = True
     bounded: bool = True  #: False where no worker has told the figures yet: who carries an op out checks it

@@ -30,7 +30,7 @@ SETTLED = frozenset({Status.DONE, Status.FAILED})
 class CreateRun:
     kind: ClassVar[str] = "create_run"
     base_model: str  #: canonical
-    lora: LoraSpec
+    lora: LoraSpec | None  #: None: all weights are trained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class LoadWeights:
 
     kind: ClassVar[str] = "load_weights"
     base_model: str  #: canonical
-    lora: LoraSpec  #: of the checkpoint
+    lora: LoraSpec | None  #: of the checkpoint; None: it holds all weights
     source: DepotKey
     path: str  #: the `tinker://` path asked for
     with_optimizer: bool
@@ -62,7 +62,7 @@ class OptimStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveWeights:
-    """Write a named checkpoint (adapter and optimizer) to `target` in the depot and enter it in the catalog."""
+    """Write a named checkpoint (weights and optimizer) to `target` in the depot and enter it in the catalog."""
 
     kind: ClassVar[str] = "save_weights"
     target: DepotKey

@@ -1,8 +1,16 @@
-"""Where samples come from: a base model, or an immutable set of sampler weights on top of it."""
+"""Where samples come from: a base model, or an immutable set of sampler weights for it."""
 
 from dataclasses import dataclass
 
 from openrl.domain.ids import DepotKey, SamplerId, SessionId, TenantId
+
+#: How the last part of a folder's key begins where all weights of a model are in it, and no adapter.
+WHOLE = "full-"
+
+
+def holds_model(key: DepotKey) -> bool:
+    """Whether the folder of that key holds all weights of a model rather than an adapter."""
+    return key.rpartition("/")[2].startswith(WHOLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,5 +22,5 @@ class Sampler:
     session: SessionId
     base_model: str  #: the canonical name of the served model
     requested_model: str  #: as the client spelled it
-    policy: DepotKey | None  #: folder of the adapter in the depot; None samples the base model
+    policy: DepotKey | None  #: folder of the weights in the depot; None samples the base model
     model_path: str | None = None  #: the `tinker://` path it was made from

@@ -1,4 +1,4 @@
-"""A training run: one LoRA adapter with its optimizer."""
+"""A training run: one LoRA adapter, or all weights of the base model, with its optimizer."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,7 +34,7 @@ class Run:
     session: SessionId
     base_model: str  #: the canonical name of the served model
     requested_model: str  #: as the client spelled it
-    lora: LoraSpec
+    lora: LoraSpec | None  #: None: it trains all weights
     created_at: datetime
     last_request_at: datetime
     user_metadata: dict[str, str] = field(default_factory=dict)

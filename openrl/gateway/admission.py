@@ -10,6 +10,7 @@ from hashlib import sha256
 from openrl.domain.errors import CallerError
 from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, SessionId, TenantId
 from openrl.domain.op import Op, RewardOp, Sample, SampleOp, ScoreTexts, TrainAction, TrainOp
+from openrl.domain.policy import WHOLE
 from openrl.domain.run import Run
 from openrl.gateway.services import Services
 from openrl.wire.base import AnyWire, NamedTurn, TurnRequest, named_turn, read_json
@@ -30,12 +31,16 @@ def sampler_id(session: SessionId, number: int) -> SamplerId:
     return SamplerId(f"{session}:sample:{number}")
 
 
-def policy_key(run: RunId, turn: int) -> DepotKey:
-    return DepotKey(f"policies/{digest('policy', run, turn)}")
+def policy_key(run: Run, turn: int) -> DepotKey:
+    return DepotKey(f"policies/{_whole(run)}{digest('policy', run.id, turn)}")
 
 
-def checkpoint_key(run: RunId, turn: int) -> DepotKey:
-    return DepotKey(f"checkpoints/{digest('checkpoint', run, turn)}")
+def checkpoint_key(run: Run, turn: int) -> DepotKey:
+    return DepotKey(f"checkpoints/{_whole(run)}{digest('checkpoint', run.id, turn)}")
+
+
+def _whole(run: Run) -> str:
+    return WHOLE if run.lora is None else ""
 
 
 def read_turn(services: Services, tenant: TenantId, shape: type[AnyWire], body: bytes) -> AnyWire:

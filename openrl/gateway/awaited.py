@@ -32,6 +32,7 @@ def awaited_card(model: str, settings: Settings) -> ModelCard | None:
                 vocab_size=ANY,
                 context_length=ANY,
                 max_lora_rank=settings.train.max_lora_rank,
+                full_runs=settings.train.full_runs,
                 bounded=False,
             )
     return None

@@ -124,8 +124,12 @@ def merged(cards: Iterable[ModelCard]) -> list[ModelCard]:
     models: dict[str, ModelCard] = {}
     for card in cards:
         other = models.get(card.name, card)
-        trainable, sampleable = card.trainable or other.trainable, card.sampleable or other.sampleable
-        models[card.name] = replace(card, trainable=trainable, sampleable=sampleable)
+        models[card.name] = replace(
+            card,
+            trainable=card.trainable or other.trainable,
+            sampleable=card.sampleable or other.sampleable,
+            full_runs=card.full_runs or other.full_runs,
+        )
     return [models[name] for name in sorted(models)]
 
 

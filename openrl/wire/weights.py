@@ -107,8 +107,13 @@ def to_load(request: Load, checkpoint: Checkpoint, source: Run) -> LoadWeights:
     )
 
 
-def check_same_shape(loaded: LoraSpec, run: LoraSpec) -> None:
-    """An adapter can only be loaded into a run of its own shape."""
+def check_same_shape(loaded: LoraSpec | None, run: LoraSpec | None) -> None:
+    """An adapter can only be loaded into a run of its own shape, all weights (None) into a run of all weights."""
+    if loaded is None or run is None:
+        if loaded is not run:
+            there, here = ("all weights" if each is None else "an adapter" for each in (loaded, run))
+            raise FieldInvalid("path", f"the checkpoint has {there} and the run trains {here}")
+        return
     for name in ("rank", "train_attn", "train_mlp", "train_unembed"):
         there, here = getattr(loaded, name), getattr(run, name)
         if there != here:

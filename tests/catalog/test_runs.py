@@ -13,6 +13,11 @@ def test_a_run_reads_back_as_it_was_added(catalog: Catalog, run: Run) -> None:
     assert catalog.run(run.tenant, run.id) == run
 
 
+def test_a_run_of_all_weights_reads_back_as_one(catalog: Catalog, a_run: Callable[..., Run]) -> None:
+    full = replace(a_run(), lora=None)
+    assert catalog.add_run(full) == catalog.run(full.tenant, full.id) == full
+
+
 def test_adding_a_run_again_changes_nothing(catalog: Catalog, run: Run) -> None:
     catalog.add_run(replace(run, base_model="models/other"))
     assert catalog.run(run.tenant, run.id) == run

@@ -36,6 +36,12 @@ def test_components_run_in_the_same_python_and_are_told_all_by_environment() -> 
     assert worker.env["OPENRL_REDIS_URL"] == "redis://127.0.0.1:1/0"
 
 
+def test_workers_tell_of_operations_only_where_flower_listens() -> None:
+    for flower in (True, False):
+        worker = components(SETTINGS, Choices(flower=flower), {}, "tml-x")[1]
+        assert worker.env["OPENRL_WORKER__EVENTS"] == str(flower)
+
+
 def test_flower_listens_on_this_machine_only() -> None:
     flower = components(SETTINGS, Choices(), {}, "tml-x")[-1]
     assert flower.command[1:] == (

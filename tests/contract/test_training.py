@@ -6,6 +6,7 @@ import pytest
 import tinker
 from tinker import types
 
+import openrl
 from openrl.config import Gateway
 from openrl.domain.errors import DatumTooLarge, FieldInvalid
 from openrl.domain.op import ForwardBackward, OptimStep
@@ -179,6 +180,16 @@ def test_a_number_that_is_none_is_refused_where_it_stands(training, datum):
         training.forward_backward([datum(weights=(1.0, float("nan"), 1.0))], "cross_entropy").result()
     with pytest.raises(tinker.UnprocessableEntityError, match=r"adam_params\.learning_rate: must be a valid number"):
         training.optim_step(types.AdamParams(learning_rate=float("nan"))).result()
+
+
+def test_a_client_told_to_send_the_header_trains_all_weights(gateway, datum):
+    with tinker.ServiceClient(
+        base_url=gateway.url, api_key=gateway.key, default_headers_overrides=openrl.FULL_RUN_HEADERS
+    ) as service:
+        training = service.create_lora_training_client("toy").result()
+        info = training.get_info()
+        assert (info.is_lora, info.lora_rank, info.model_data.model_name) == (False, None, "toy")
+        training.forward_backward([datum()], "cross_entropy").result()
 
 
 def test_metrics_of_chunks_are_put_together_as_their_names_say(tmp_path, connect, datum):

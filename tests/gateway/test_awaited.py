@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from openrl.config import Gateway, Settings
+from openrl.config import Gateway, Settings, Train
 from openrl.domain.ids import WorkerId
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.gateway.awaited import awaited_card, missing_worker
@@ -43,6 +43,10 @@ def test_a_listed_model_is_known_by_all_its_names(tmp_path: Path) -> None:
     card = awaited_card("HuggingFaceTB/SmolLM2-135M-Instruct", settings)
     assert card is not None
     assert (card.name, card.bounded, card.max_lora_rank) == ("smollm2-135m", False, settings.train.max_lora_rank)
+    assert not card.full_runs
+    enabled = settings.model_copy(update={"train": Train(full_runs=True)})
+    full = awaited_card("smollm2-135m", enabled)
+    assert full is not None and full.full_runs
     assert card.answers_to("HuggingFaceTB/SmolLM2-135M-Instruct")
     other = awaited_card("org/other", settings)
     assert other is not None and other.tokenizer_id == "org/other"

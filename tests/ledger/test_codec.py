@@ -47,7 +47,7 @@ KEY, PATH = DepotKey("runs/r/1"), "tinker://r/weights/a"
 
 THINGS = (
     CreateRun(base_model="m", lora=LORA),
-    LoadWeights(base_model="m", lora=LORA, source=KEY, path=PATH, with_optimizer=True),
+    LoadWeights(base_model="m", lora=None, source=KEY, path=PATH, with_optimizer=True),
     ForwardBackward(
         data=(Datum(tokens=INTS, inputs={"weights": FLOATS, "target_tokens": LONGS}), Datum(tokens=INTS)),
         loss=Loss.PPO,

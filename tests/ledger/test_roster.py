@@ -116,11 +116,11 @@ def test_what_is_over_leaves_nothing_in_redis(client, clock):
 
 
 def test_a_train_and_a_sample_worker_make_one_model_that_can_do_both(roster):
-    trains = replace(ONE, id=WorkerId("t"), role=Role.TRAIN, cards=(card("smollm2", sampleable=False),))
+    trains = replace(ONE, id=WorkerId("t"), role=Role.TRAIN, cards=(card("smollm2", sampleable=False, full_runs=True),))
     samples = replace(ONE, id=WorkerId("s"), role=Role.SAMPLE, cards=(card("smollm2", trainable=False),))
     roster.announce(trains, 10)
-    assert [(it.trainable, it.sampleable) for it in roster.cards()] == [(True, False)]
+    assert [(it.trainable, it.sampleable, it.full_runs) for it in roster.cards()] == [(True, False, True)]
     roster.announce(samples, 10)
-    assert [(it.trainable, it.sampleable) for it in roster.cards()] == [(True, True)]
+    assert [(it.trainable, it.sampleable, it.full_runs) for it in roster.cards()] == [(True, True, True)]
     roster.withdraw("smollm2")
     assert roster.cards() == []

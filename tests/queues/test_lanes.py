@@ -2,8 +2,8 @@ import pytest
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
-from openrl.domain.op import ForwardBackward, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainOp
-from openrl.domain.run import AdamParams
+from openrl.domain.op import CreateRun, ForwardBackward, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainOp
+from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
 from queues import lanes
@@ -11,7 +11,7 @@ from queues import lanes
 TOKENS = Tensor(dtype=DType.INT32, shape=(3,), data=bytes(12))
 
 
-def train_op(action: ForwardBackward | OptimStep) -> TrainOp:
+def train_op(action: CreateRun | ForwardBackward | OptimStep) -> TrainOp:
     return TrainOp(id=OpId("op1"), tenant=TenantId("t"), run=RunId("s:train:0"), turn=4, action=action)
 
 
@@ -26,6 +26,12 @@ def test_a_bell_says_run_turn_and_tokens() -> None:
     assert bell.task == "train.forward_backward"
     assert bell.summary == "run=s:train:0 turn=4 tokens=6 datums=2 loss=ppo"
     assert bell.queue == lanes.train_queue("tiny")
+
+
+@pytest.mark.parametrize(("lora", "words"), [(LoraSpec(rank=8), "rank=8"), (None, "all weights")])
+def test_a_creation_says_what_is_trained(lora: LoraSpec | None, words: str) -> None:
+    bell = lanes.bell_of(train_op(CreateRun(base_model="tiny", lora=lora)), model="tiny", lanes=4)
+    assert bell.summary.endswith(f"model=tiny {words}")
 
 
 def test_every_training_action_has_a_task_name() -> None:

@@ -1,21 +1,32 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from openrl.domain.errors import FieldInvalid
+from openrl.domain.full_run_errors import FullRunsOff
 from openrl.testing import TOY_CARD
 from openrl.wire.base import read_json
 from openrl.wire.model import CreateModel, to_lora
 
 
-def lora(**fields):
+def lora(full=False, card=TOY_CARD, **fields):
     request = {"session_id": "s", "model_seq_id": 0, "base_model": "toy", "lora_config": {"rank": 8}} | fields
-    return to_lora(read_json(CreateModel, json.dumps(request).encode()), TOY_CARD)
+    return to_lora(read_json(CreateModel, json.dumps(request).encode()), card, full=full)
 
 
 def test_a_lora_config_arrives():
     spec = lora(lora_config={"rank": 32, "seed": 5, "train_mlp": False})
     assert (spec.rank, spec.seed, spec.train_attn, spec.train_mlp, spec.train_unembed) == (32, 5, True, False, True)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"lora_config": None}, {"full": True}, {"full": True, "lora_config": {"rank": 999, "seed": 1}}]
+)
+def test_all_weights_are_trained_where_no_adapter_is_described_or_it_is_asked_for(fields):
+    assert lora(**fields) is None
+    with pytest.raises(FullRunsOff):
+        lora(**fields, card=replace(TOY_CARD, full_runs=False))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +40,10 @@ def test_a_lora_config_arrives():
             {"lora_config": {"rank": 8, "train_attn": False, "train_mlp": False, "train_unembed": False}},
             "lora_config: train_attn, train_mlp and train_unembed are all false",
         ),
-        ({"lora_config": None}, "lora_config: is missing; this server trains LoRA adapters"),
+        (
+            {"full": True, "lora_config": {"rank": 8, "train_mlp": False}},
+            "lora_config: a run of all weights trains every",
+        ),
         (
             {"optimizer_config": {"type": "dimuon", "version": 1}},
             "optimizer_config: {'type': 'dimuon', 'version': 1} is",

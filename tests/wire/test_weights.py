@@ -110,3 +110,11 @@ def test_an_adapter_of_another_shape_does_not_fit():
     check_same_shape(LoraSpec(rank=8, seed=1), LoraSpec(rank=8, seed=2))
     with pytest.raises(FieldInvalid, match="path: the checkpoint has rank=8 and the run rank=16"):
         check_same_shape(LoraSpec(rank=8), LoraSpec(rank=16))
+
+
+def test_all_weights_fit_a_run_of_all_weights_only():
+    check_same_shape(None, None)
+    with pytest.raises(FieldInvalid, match="path: the checkpoint has all weights and the run trains an adapter"):
+        check_same_shape(None, LoraSpec(rank=8))
+    with pytest.raises(FieldInvalid, match="path: the checkpoint has an adapter and the run trains all weights"):
+        check_same_shape(LoraSpec(rank=8), None)

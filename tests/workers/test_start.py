@@ -1,6 +1,6 @@
 import pytest
 
-from openrl.config import Settings
+from openrl.config import Settings, Train
 from openrl.domain.errors import SettingInvalid
 from workers import start
 
@@ -20,3 +20,10 @@ def test_torchrun_starts_groups_of_train_workers_only(monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, value)
     with pytest.raises(SettingInvalid, match=f"not a {role} worker"):
         start.run(role, Settings(redis_url="redis://localhost:1"))
+
+
+def test_torchrun_starts_no_full_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TORCHRUN.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SettingInvalid, match=r"OPENRL_TRAIN__FULL_RUNS: .*\(no torchrun\)"):
+        start.run("train", Settings(redis_url="redis://localhost:1", train=Train(full_runs=True)))

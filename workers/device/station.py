@@ -3,10 +3,13 @@
 import gc
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from openrl.catalog.repository import Catalog
 from openrl.config import Settings
+from openrl.domain.errors import SettingInvalid
+from openrl.domain.full_run_errors import FullRunWontFit
 from openrl.domain.model import ModelCard
 from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import find, resolve
@@ -17,6 +20,7 @@ from workers.expiry import expire, release
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
 from workers.sample.cache import free_bytes
+from workers.sample.copies import Copies
 from workers.sample.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
@@ -28,7 +32,10 @@ from workers.train.engine import TrainEngine
 from workers.train.paging import Paging
 from workers.train.residents import Residents
 from workers.train.saving import Saving
+from workers.train.seat import Seat, needed_bytes
+from workers.train.seating import Seating
 from workers.train.snapshots import Snapshots
+from workers.train.succession import Succession
 from workers.train.tiers import Budgets
 from workers.train.work import TrainWork
 
@@ -108,10 +115,24 @@ def memory_bytes(settings: Settings) -> int | None:
 def _trainer(base: BaseModel, settings: Settings, closing: ExitStack, member: "Member | None") -> TrainEngine:
     name, tokens, memory = settings.base_model, pack_tokens(settings, member), memory_bytes(settings)
     if member is None:
-        return TrainEngine(base, name=name, pack_tokens=tokens, memory_bytes=memory)
+        return TrainEngine(base, name=name, pack_tokens=tokens, memory_bytes=memory, seat=_seat(base, settings))
     engine = member.engine(base, name=name, pack_tokens=tokens, memory_bytes=memory)
     closing.callback(member.close, engine)
     return engine
+
+
+def _seat(base: BaseModel, settings: Settings) -> Seat | None:
+    """For runs of all weights, if they are enabled. Raises SettingInvalid where none has room."""
+    if not settings.train.full_runs:
+        return None
+    seat = Seat(base, lambda: free_bytes(base.device))
+    try:
+        seat.check()
+    except FullRunWontFit as error:
+        needed, free = (each / 1e9 for each in (error.needed_bytes, error.free_bytes))
+        problem = f"a run of all weights takes {needed:.1f} GB here beside the base model and {free:.1f} GB are free"
+        raise SettingInvalid("OPENRL_TRAIN__FULL_RUNS", f"{problem}; unset it, or serve a smaller model") from None
+    return seat
 
 
 def _train(
@@ -134,21 +155,31 @@ def _train(
         every_seconds=settings.train.snapshot_seconds,
         idle_seconds=settings.train.idle_seconds,
     )
-    here.works["train"] = TrainWork(engine, loop, here.ledger, here.depot, saving, residents, paging)
-    balance = Balance(here.ledger, residents, snapshots)
+    seating = succession = None
+    if engine.seat is not None:
+        succession = Succession(engine.seat, residents)
+        seating = Seating(engine.seat, succession, loop)
+    here.works["train"] = TrainWork(engine, loop, here.ledger, here.depot, saving, residents, paging, seating=seating)
+    balance = Balance(here.ledger, residents, snapshots, stays=engine.is_full)
     closing.callback(here.ledger.leave)
     closing.callback(snapshots.flush)
     closing.callback(paging.tell)
     closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
+    if succession is not None:
+        give_way = partial(succession.tick, snapshots)
+        closing.callback(Ticker("succession", SNAPSHOT_TICK_SECONDS, give_way).start().stop)
     closing.callback(Ticker("balance", BALANCE_SECONDS, balance.tick).start().stop)
     closing.callback(Ticker("paging", PAGING_SECONDS, paging.tell).start().stop)
 
 
 def _budgets(settings: Settings, engine: TrainEngine) -> Budgets:
+    free_device = free_bytes(engine.base.device)
+    if engine.seat is not None:  # the seat's memory is kept for it
+        free_device = max(0, free_device - needed_bytes(engine.base))
     budgets = Budgets.of(
         device_mb=settings.train.device_memory_mb,
         host_mb=settings.train.host_memory_mb,
-        free_device=free_bytes(engine.base.device),
+        free_device=free_device,
         free_host=free_memory_bytes(),
         apart=engine.ferry.apart,
     )
@@ -162,18 +193,28 @@ def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
     release(catalog, here.ledger, here.depot, settings.retention)
 
 
-def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> SampleEngine:
+def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> Copies:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source)
     packed = base.pack(free_memory_bytes() // 4)
     log.info("weights packed for decoding: %.0f MB", packed / 1e6, extra={"action": "start"})
-    return SampleEngine(
+
+    def engine_on(model: BaseModel) -> SampleEngine:
+        return SampleEngine(
+            model,
+            decode=lambda tokens: str(tokenizer.decode(tokens)),
+            fetch=here.depot.get_folder,
+            max_rows=settings.sample.max_rows,
+            cache_tokens=settings.sample.cache_tokens,
+        )
+
+    return Copies(
         base,
-        decode=lambda tokens: str(tokenizer.decode(tokens)),
+        engine_on,
         fetch=here.depot.get_folder,
-        max_rows=settings.sample.max_rows,
-        cache_tokens=settings.sample.cache_tokens,
+        limit=settings.sample.full_copies,
+        free_bytes=lambda: free_bytes(base.device),
     )
 
 
@@ -188,6 +229,7 @@ def _card(base: BaseModel, source: str, settings: Settings, *, trains: bool, sam
         vocab_size=base.vocab_size,
         context_length=base.context_length,
         max_lora_rank=settings.train.max_lora_rank,
+        full_runs=trains and settings.train.full_runs,
         trainable=trains,
         sampleable=samples,
     )

@@ -70,6 +70,12 @@ class BaseModel:
         other._layers = _recomputable(other.module)
         return other
 
+    def copied(self) -> "BaseModel":
+        """The same model with weights of its own, which may be written to: none is laid out for decoding, as that
+        would go on with the old ones. For the thread that computes with this one."""
+        packed = [layer.packed for layer in self.module.modules() if isinstance(layer, MultiLoraLinear)]
+        return deepcopy(self, {id(each): None for each in packed if each is not None})
+
     def pack(self, most_bytes: int) -> int:
         """Lay the linear layers' weights out for products of few rows, where that helps and takes at most so many
         bytes. Returns the bytes taken; see `packed.py`."""

@@ -1,4 +1,4 @@
-"""Where adapters may sit in a base model, and how one adapter lies in one flat vector. No torch in here."""
+"""Where adapters may sit in a base model, and how one adapter, or all weights, lie in one flat vector. No torch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -95,6 +95,14 @@ class LoraShape:
 
     def __repr__(self) -> str:
         return f"LoraShape(rank={self.rank}, targets={len(self.targets)}, size={self.size})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeShape:
+    """All weights of a model, in a flat vector of `size` elements."""
+
+    size: int
+    largest: int  #: elements of the largest weight
 
 
 def _laid_out(targets: tuple[Target, ...], rank: int) -> tuple[dict[str, Slices], int]:

@@ -7,6 +7,7 @@ moods: Prefill or Decode. Knows no requests.
 """
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,12 @@ class SlotCache:
     def copy(self, source: int, first: int, count: int, length: int) -> None:
         """Copy the first `length` tokens of a row into rows first..first+count-1."""
         self._data[:, :, first : first + count, :, :length] = self._data[:, :, source : source + 1, :, :length]
+
+    def move(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
+        """Copy the first `length` tokens of each row in `sources` over a row in `targets`; no row is in both."""
+        device = self._data.device
+        moved = self._data[..., :length, :].index_select(2, torch.tensor(sources, device=device))
+        self._data[..., :length, :].index_copy_(2, torch.tensor(targets, device=device), moved)
 
     def prefill(self, first: int, source: Tensor | None, span: int) -> None:
         """The next forward pass is over whole prompts: see Prefill."""

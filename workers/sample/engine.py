@@ -155,11 +155,12 @@ class SampleEngine:
 
     def _remove(self, slots: list[int]) -> None:
         """Take rows out of the batch; the last rows move into their places."""
-        for slot in sorted(slots, reverse=True):
-            row = self._table.remove(slot)
+        if not slots:
+            return
+        for row in self._table.remove(slots):
             if row.job.over:
                 self._release(row.job)
-            self._decode_pass.forget()
+        self._decode_pass.forget()
 
     def _release(self, job: Job) -> None:
         if job.holds_policy and job.request.policy is not None:

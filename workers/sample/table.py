@@ -3,7 +3,7 @@
 Rows 0..n-1 are in use; where one leaves, the last one takes its place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
@@ -40,10 +40,15 @@ class Table:
         self.rows += rows
         self.hidden += hidden
 
-    def remove(self, slot: int) -> Row:
-        row, last = self.rows[slot], len(self) - 1
-        if slot != last:
-            self.cache.copy(last, slot, 1, self.rows[last].position)
-            self.rows[slot], self.hidden[slot] = self.rows[last], self.hidden[last]
-        self.rows.pop(), self.hidden.pop()
-        return row
+    def remove(self, slots: Collection[int]) -> list[Row]:
+        """Take rows out; the last of those that stay move into their places, all at once."""
+        gone, left = set(slots), len(self) - len(slots)
+        holes = sorted(slot for slot in gone if slot < left)
+        movers = [slot for slot in range(left, len(self)) if slot not in gone]
+        if movers:
+            self.cache.move(movers, holes, max(self.rows[slot].position for slot in movers))
+        removed = [self.rows[slot] for slot in gone]
+        for source, target in zip(movers, holes, strict=True):
+            self.rows[target], self.hidden[target] = self.rows[source], self.hidden[source]
+        del self.rows[left:], self.hidden[left:]
+        return removed

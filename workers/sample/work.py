@@ -2,7 +2,7 @@
 
 import threading
 from concurrent.futures import CancelledError, Future
-from typing import Any
+from typing import Any, Protocol
 
 from openrl.domain.errors import ClaimLost, Draining
 from openrl.domain.ids import OpId
@@ -11,11 +11,18 @@ from openrl.domain.outcome import Sampled
 from openrl.domain.sampling import SampleResult
 from openrl.ledger.port import Held
 from workers.device.loop import DeviceLoop
-from workers.sample.engine import SampleEngine, SampleRequest
+from workers.sample.request import SampleRequest
+
+
+class Sampler(Protocol):
+    """What the work needs of a sample engine."""
+
+    def submit(self, request: SampleRequest, /) -> Future[SampleResult]: ...
+    def cancel(self, future: Future[SampleResult], /) -> None: ...
 
 
 class SampleWork:
-    def __init__(self, engine: SampleEngine, loop: DeviceLoop[Any]) -> None:
+    def __init__(self, engine: Sampler, loop: DeviceLoop[Any]) -> None:
         self._engine, self._loop = engine, loop
         self._lock = threading.Lock()
         self._running: dict[OpId, Future[SampleResult]] = {}

@@ -1,16 +1,22 @@
 """AdamW on one run's flat vectors. Knows runs only as tensors."""
 
 import math
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from openrl.domain.errors import GradientNotFinite, UpdateNotFinite
 from openrl.domain.run import AdamParams
-from workers.train.run_state import RunState
+from workers.train.run_state import Trained
+
+#: Vectors of more elements, by device, are updated in pieces: on a CPU, longer ones leave its cache between operations.
+WHOLE = {"cpu": 2**22, "cuda": 2**27, "mps": 2**26}
+PIECE = {"cpu": 2**18, "cuda": 2**26, "mps": 2**25}
 
 
 @torch.no_grad()
-def step(run: RunState, params: AdamParams) -> dict[str, float]:
+def step(run: Trained, params: AdamParams) -> dict[str, float]:
     """One update with bias correction and decoupled weight decay; the gradient is used up. Returns the step's metrics.
 
     Without a gradient nothing changes and no step is counted, as in PyTorch; `applied` then is 0.
@@ -30,22 +36,52 @@ def step(run: RunState, params: AdamParams) -> dict[str, float]:
     return metrics_of(run, params, grad_norm=norm, update_norm=update_norm)
 
 
-def _update(run: RunState, grad: torch.Tensor, params: AdamParams) -> float:
-    """Moves moments and weights, all or none; returns the norm of the change."""
-    step = run.step + 1
-    m = torch.lerp(run.m, grad, 1 - params.beta1)
-    v = torch.mul(run.v, params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
-    scale = in_range(params.learning_rate / (1 - params.beta1**step))
-    spread = torch.div(v, 1 - params.beta2**step, out=grad).sqrt_().add_(in_range(params.eps))  # grad is used up
-    change = torch.div(m, spread, out=spread).mul_(scale)
-    if params.weight_decay:
-        change.add_(run.weights, alpha=in_range(params.learning_rate * params.weight_decay))
+def _update(run: Trained, grad: Tensor, params: AdamParams) -> float:
+    """Moves moments and weights, all or none; returns the norm of the change. Long vectors are not held once more but
+    computed in pieces, twice: first the change's norm, then the change."""
+    device = grad.device.type
+    if len(grad) <= WHOLE[device]:
+        moved = _moved(run, grad, slice(None), params)
+        norm = _finite(moved.change)
+        run.weights.sub_(moved.change)
+        run.m, run.v = moved.m, moved.v
+    else:
+        pieces = [slice(start, start + PIECE[device]) for start in range(0, len(grad), PIECE[device])]
+        norm = math.hypot(*(_finite(_moved(run, grad, piece, params).change) for piece in pieces))
+        for piece in pieces:
+            moved = _moved(run, grad, piece, params)
+            run.weights[piece].sub_(moved.change)
+            run.m[piece].copy_(moved.m), run.v[piece].copy_(moved.v)
+    run.step += 1
+    return norm
+
+
+def _finite(change: Tensor) -> float:
+    """Its norm. Raises UpdateNotFinite."""
     norm = float(torch.linalg.vector_norm(change))
     if not math.isfinite(norm):
         raise UpdateNotFinite
-    run.weights.sub_(change)
-    run.m, run.v, run.step = m, v, step
     return norm
+
+
+class _Moved(NamedTuple):
+    """A piece of the moments after the step, and what the step takes off the weights."""
+
+    m: Tensor
+    v: Tensor
+    change: Tensor
+
+
+def _moved(run: Trained, whole: Tensor, piece: slice, params: AdamParams) -> _Moved:
+    step, grad = run.step + 1, whole[piece]
+    m = torch.lerp(run.m[piece], grad, 1 - params.beta1)
+    v = torch.mul(run.v[piece], params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
+    scale = in_range(params.learning_rate / (1 - params.beta1**step))
+    spread = torch.div(v, 1 - params.beta2**step).sqrt_().add_(in_range(params.eps))
+    change = torch.div(m, spread, out=spread).mul_(scale)
+    if params.weight_decay:
+        change.add_(run.weights[piece], alpha=in_range(params.learning_rate * params.weight_decay))
+    return _Moved(m, v, change)
 
 
 def in_range(value: float) -> float:
@@ -54,7 +90,7 @@ def in_range(value: float) -> float:
 
 
 def metrics_of(
-    run: RunState, params: AdamParams, *, grad_norm: float, update_norm: float, applied: float = 1.0
+    run: Trained, params: AdamParams, *, grad_norm: float, update_norm: float, applied: float = 1.0
 ) -> dict[str, float]:
     """Of a step that was just taken."""
     return {

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from math import ceil
 
+from openrl.domain.ids import RunId
 from openrl.ledger.port import ACTIVE_SECONDS, Ledger, Loads
 from workers.train.residents import Residents
 from workers.train.snapshots import Snapshots
@@ -31,7 +32,11 @@ class Balance:
         residents: Residents,
         snapshots: Snapshots,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        stays: Callable[[RunId], bool] = lambda run: False,
     ) -> None:
+        """A run that `stays` is too large to be moved for balance."""
+        self._stays = stays
         self._ledger, self._residents, self._snapshots, self._clock = ledger, residents, snapshots, clock
 
     def tick(self) -> None:
@@ -39,6 +44,6 @@ class Balance:
         if not surplus(self._ledger.loads()):
             return
         for run in self._residents.active(self._clock(), ACTIVE_SECONDS):
-            if self._snapshots.hand_over(run):
+            if not self._stays(run) and self._snapshots.hand_over(run):
                 log.info("handed over: others have fewer runs", extra={"action": "hand_over", "run": run})
                 return

@@ -45,20 +45,21 @@ class Kernels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adapters:
-    """The adapters of a pass, as far as they take memory."""
+class Learning:
+    """What learns in a pass, as far as that takes memory: adapters, or all weights."""
 
     count: int = 1
     rank: int = 0  #: the largest
     largest: int = 0  #: elements of A and B of the largest target within a layer of any of them
     head: int = 0  #: the same of the head, which is computed adapter by adapter
+    weight: int = 0  #: elements of the model's largest weight, where all of them learn
 
 
 def peak_bytes(
-    size: ModelSize, load: Load, kernels: Kernels, adapters: Adapters, *, train: bool, recompute: bool = False
+    size: ModelSize, load: Load, kernels: Kernels, learning: Learning, *, train: bool, recompute: bool = False
 ) -> int:
     """Bytes beyond what lies there already, at the worst moment of a pass; with `train` of both directions."""
-    layer, working = _kept_by_layer(size, load, kernels, adapters), _working(size, load, kernels)
+    layer, working = _kept_by_layer(size, load, kernels, learning), _working(size, load, kernels)
     head = _head(size, load, kernels)
     if not train:
         inside, kept = _forward(size, load, kernels), 0
@@ -68,13 +69,14 @@ def peak_bytes(
     else:
         inside = working
         kept = size.layers * layer
-    return int(MARGIN * (kept + max(inside, head) + _ends(size, load, train) + _copies(size, adapters)))
+    return int(MARGIN * (kept + max(inside, head) + _ends(size, load, train) + _copies(size, learning, train)))
 
 
-def _kept_by_layer(size: ModelSize, load: Load, kernels: Kernels, adapters: Adapters) -> int:
+def _kept_by_layer(size: ModelSize, load: Load, kernels: Kernels, learning: Learning) -> int:
     """What a layer keeps for its backward pass."""
-    item, inner = size.item_bytes, adapters.rank * size.linears
-    norms = FLOAT * size.norms * size.hidden + (FLOAT * (size.queries + size.keys) if size.head_norms else 0)
+    item, inner = size.item_bytes, learning.rank * size.linears
+    kept_norms = FLOAT + (size.item_bytes if learning.weight else 0)  # their weights' gradients want their results too
+    norms = kept_norms * size.norms * size.hidden + (FLOAT * (size.queries + size.keys) if size.head_norms else 0)
     inputs = item * 2 * size.hidden  # of the linear layers
     gated = item * 4 * size.intermediate  # gate, activation, up and their product
     token = norms + inputs + gated + FLOAT * inner
@@ -119,11 +121,14 @@ def _head(size: ModelSize, load: Load, kernels: Kernels) -> int:
     return chunk * (2 * FLOAT + (size.item_bytes if size.item_bytes < FLOAT else 0))
 
 
-def _copies(size: ModelSize, adapters: Adapters) -> int:
-    """Of a target's A and B: one below another where there are several adapters, and cast, with their gradients."""
+def _copies(size: ModelSize, learning: Learning, train: bool) -> int:
+    """Of a target's A and B: one below another where there are several adapters, and cast, with their gradients. Of all
+    weights: one's gradient at a time, on its way to the flat one."""
     cast = 2 * size.item_bytes if size.item_bytes < FLOAT else 0
-    layer = adapters.count * adapters.largest * (cast + (FLOAT if adapters.count > 1 else 0))
-    return max(layer, adapters.head * cast)
+    if learning.weight:
+        return learning.weight * (size.item_bytes + (FLOAT if cast else 0)) if train else 0
+    layer = learning.count * learning.largest * (cast + (FLOAT if learning.count > 1 else 0))
+    return max(layer, learning.head * cast)
 
 
 def _ends(size: ModelSize, load: Load, train: bool) -> int:

@@ -2,18 +2,19 @@
 
 A loss depends on a token's logits only through the log-probability of its target. So a chunk's logits can give their
 gradient at once and be forgotten: no [tokens, vocab] tensor larger than one chunk ever exists and nothing is computed
-twice. The price is that the gradient is written out by hand here, LoRA on the head included. Softmax is float32.
+twice. The price is that the gradient is written out by hand here, that of what learns on the head included. Softmax is
+float32.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from workers.model.base import BaseModel
-from workers.model.spans import LoraLayer
 
 #: Logits of one chunk: small enough to stay near the processor's cache, large enough for efficient products.
 CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
@@ -22,13 +23,26 @@ CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27, "mps": 2**25}
 Gradient = Callable[[Tensor, int], Tensor]
 
 
+class HeadLayer(Protocol):
+    """Something on the head that learns: an adapter (`spans.LoraLayer`), or the head's own weights."""
+
+    def add_delta(self, x: Tensor, y: Tensor) -> Tensor:
+        """Adds to the logits `y` [n, vocab] of hidden states `x` [n, width] what the head alone does not give, in
+        place. Answers what `add_gradients` needs of it."""
+        ...
+
+    def add_gradients(self, x: Tensor, inner: Tensor, slope: Tensor, back: Tensor | None) -> None:
+        """From `slope` = d loss / d y adds to its own gradients, and to `back`, that of x, what `add_delta` gave."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class HeadAdapter:
-    """LoRA on the head for the tokens `start` to `stop`."""
+class HeadPart:
+    """What learns on the head from the tokens `start` to `stop`."""
 
     start: int
     stop: int
-    layer: LoraLayer
+    layer: HeadLayer
 
 
 @torch.no_grad()
@@ -36,22 +50,22 @@ def target_logprobs(
     base: BaseModel,
     hidden: Tensor,
     targets: Tensor,
-    adapters: Sequence[HeadAdapter] = (),
+    parts: Sequence[HeadPart] = (),
     gradient: Gradient | None = None,
     owners: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Log-probabilities [M, K] float32 of `targets` int64 [M, K], for last hidden states [N, width], at temperature 1.
 
     `owners` int64 [M], rising, says whose targets a row of them is; None if there is one row for each state.
-    With `gradient` also d loss / d hidden [N, width], while the adapters' gradients are added to. Tokens never
-    influence each other here, so what is not finite stays with the adapter of its token.
+    With `gradient` also d loss / d hidden [N, width], while the gradients of `parts` are added to. Tokens never
+    influence each other here, so what is not finite stays with the part of its token.
     """
     chunk = max(1, CHUNK_ELEMENTS[hidden.device.type] // base.vocab_size)
     starts = list(range(0, len(hidden), chunk))
     firsts = starts if owners is None else torch.searchsorted(owners, owners.new_tensor(starts)).tolist()
     found, slopes = [], []
     for start, first, last in zip(starts, firsts, [*firsts[1:], len(targets)], strict=True):
-        part = _Chunk(base, hidden[start : start + chunk], start, adapters)
+        part = _Chunk(base, hidden[start : start + chunk], start, parts)
         found.append(part.logprobs(targets[first:last], None if owners is None else owners[first:last] - start))
         if gradient is not None:
             slopes.append(part.backward(gradient(found[-1], first)))
@@ -61,21 +75,21 @@ def target_logprobs(
 class _Chunk:
     """Some consecutive tokens on their way through the head and back."""
 
-    def __init__(self, base: BaseModel, hidden: Tensor, start: int, adapters: Sequence[HeadAdapter]) -> None:
+    def __init__(self, base: BaseModel, hidden: Tensor, start: int, parts: Sequence[HeadPart]) -> None:
         self.head, self.softcap, self.hidden = base.unembed, base.softcap, hidden
         stop = start + len(hidden)
-        self.adapters = [
-            (adapter, slice(max(adapter.start - start, 0), min(adapter.stop, stop) - start))
-            for adapter in adapters
-            if adapter.start < stop and start < adapter.stop
+        self.parts = [
+            (part.layer, slice(max(part.start - start, 0), min(part.stop, stop) - start))
+            for part in parts
+            if part.start < stop and start < part.stop
         ]
-        self.inner: list[Tensor] = []  #: A·h by adapter
+        self.inner: list[Tensor] = []  #: what each part's layer answered
 
     def logprobs(self, targets: Tensor, owners: Tensor | None) -> Tensor:
         self.targets, self.owners = targets, owners
         logits = F.linear(self.hidden, self.head.weight, self.head.bias)
-        for adapter, rows in self.adapters:
-            self.inner.append(adapter.layer.add_delta(self.hidden[rows], logits[rows]))
+        for layer, rows in self.parts:
+            self.inner.append(layer.add_delta(self.hidden[rows], logits[rows]))
         self.logits = logits.float()
         if self.softcap is not None:
             self.logits.div_(self.softcap).tanh_().mul_(self.softcap)
@@ -97,8 +111,8 @@ class _Chunk:
             logits.mul_(bend)
         logits = logits.to(self.hidden.dtype)
         back = logits @ self.head.weight
-        for (adapter, rows), inner in zip(self.adapters, self.inner, strict=True):
-            adapter.layer.add_gradients(self.hidden[rows], inner, logits[rows], back[rows])
+        for (layer, rows), inner in zip(self.parts, self.inner, strict=True):
+            layer.add_gradients(self.hidden[rows], inner, logits[rows], back[rows])
         return back
 
 

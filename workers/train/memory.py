@@ -8,15 +8,16 @@ from openrl.domain.errors import DatumTooLarge, MemoryRanOut
 from openrl.domain.losses import TARGETS
 from workers.model import allocation, attention
 from workers.model.base import BaseModel
-from workers.model.layout import Group, LoraShape
+from workers.model.layout import Group, LoraShape, WholeShape
 from workers.train.batch import Batch
 from workers.train.budget import Budget
 from workers.train.counts import PassCounts
-from workers.train.estimate import FLOAT, Adapters, Kernels, Load, peak_bytes
+from workers.train.estimate import FLOAT, Kernels, Learning, Load, peak_bytes
 from workers.train.logprobs import CHUNK_ELEMENTS
 from workers.train.packing import Holds, Portion
 
-Member: TypeAlias = tuple[Batch, LoraShape]
+#: A batch and what learns from it. Several of a pack have adapters; a whole model is alone in its pack.
+Member: TypeAlias = tuple[Batch, LoraShape | WholeShape]
 
 
 class Memory:
@@ -31,19 +32,18 @@ class Memory:
     def need(self, members: Sequence[Member], load: Load, *, recompute: bool) -> int:
         """Bytes of a pass of these batches at its peak, all of one kind, forward only or not."""
         train = not members[0][0].forward_only
-        adapters = self._adapters([shape for _, shape in members])
-        return peak_bytes(self._size, load, self._kernels, adapters, train=train, recompute=recompute)
+        learning = self._learning([shape for _, shape in members])
+        return peak_bytes(self._size, load, self._kernels, learning, train=train, recompute=recompute)
 
     def holds(self, members: Sequence[Member], room: int) -> Holds:
         """Whether passes of a pack of these batches fit into `room`, beside what lies there for the whole pack."""
         left = room - sum(kept_bytes(each) for each in members)
         choices = max(batch.choices for batch, _ in members)
-
-        adapters, train = self._adapters([shape for _, shape in members]), not members[0][0].forward_only
+        learning, train = self._learning([shape for _, shape in members]), not members[0][0].forward_only
 
         def fits(load: Load, recompute: bool) -> bool:
             wide = replace(load, choices=choices)
-            return peak_bytes(self._size, wide, self._kernels, adapters, train=train, recompute=recompute) <= left
+            return peak_bytes(self._size, wide, self._kernels, learning, train=train, recompute=recompute) <= left
 
         return fits
 
@@ -91,12 +91,15 @@ class Memory:
         load = Load(rows=1, longest=length, tokens=length, choices=choices)
         return min(self.need([member], load, recompute=recompute) for recompute in (False, True))
 
-    def _adapters(self, shapes: Sequence[LoraShape]) -> Adapters:
-        rank = max(shape.rank for shape in shapes)
+    def _learning(self, shapes: Sequence[LoraShape | WholeShape]) -> Learning:
+        adapters = [shape for shape in shapes if isinstance(shape, LoraShape)]
+        if not adapters:
+            return Learning(count=0, weight=max(shape.largest for shape in shapes if isinstance(shape, WholeShape)))
+        rank = max(shape.rank for shape in adapters)
         inner = self._size.hidden + max(self._size.intermediate, self._size.queries)
-        heads = any(shape.targets[-1].group is Group.UNEMBED for shape in shapes)
+        heads = any(shape.targets[-1].group is Group.UNEMBED for shape in adapters)
         head = rank * (self._size.hidden + self._size.vocab) if heads else 0
-        return Adapters(count=len(shapes), rank=rank, largest=rank * inner, head=head)
+        return Learning(count=len(adapters), rank=rank, largest=rank * inner, head=head)
 
 
 def kept_bytes(member: Member) -> int:

@@ -1,8 +1,4 @@
-"""A pack: the batches of several runs in common passes over the base model. Knows batches by number and their adapters.
-
-Every batch has its own adapter view and gradient, even when two belong to one run. So what one batch does to its
-gradient, be it NaN, never touches another's.
-"""
+"""A pack: the batches of several runs in common passes over a model. Knows batches by number, and not what learns."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -20,28 +16,25 @@ from openrl.domain.tensor import DType
 from workers.model.allocation import ran_out
 from workers.model.arrays import to_domain
 from workers.model.base import BaseModel
-from workers.model.spans import LoraLayer, Span, SpanMix, TrainingAdapter
 from workers.train.batch import Batch
 from workers.train.estimate import Load
-from workers.train.logprobs import HeadAdapter, target_logprobs
+from workers.train.learners import Learners, Place
+from workers.train.logprobs import target_logprobs
 from workers.train.objective import Objective
 from workers.train.packing import Holds, Pass, Row, always, load_of, passes, plan
 from workers.train.placement import Placement, folded, padded, text
-from workers.train.run_state import RunState
 
 
 class Pack:
     """Batches that run together, all forward only or all with gradients. Results pile up pass by pass."""
 
-    def __init__(self, base: BaseModel, members: Sequence[tuple[Batch, RunState]], *, train: bool) -> None:
+    def __init__(self, base: BaseModel, batches: Sequence[Batch], learners: Learners, *, train: bool) -> None:
         self._base, self.train = base, train
-        self._batches = [batch for batch, _ in members]
-        self._keys = [batch.loss_key for batch in self._batches]
-        self._adapters = [TrainingAdapter(run.shape, run.weights, train=train) for _, run in members]
-        shapes = list(dict.fromkeys(run.shape for _, run in members))
-        self._order = [(shapes.index(run.shape), batch.loss_key) for batch, run in members]
-        self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in self._batches]
-        self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in members]
+        self._batches, self._learners = batches, learners
+        self._keys = [batch.loss_key for batch in batches]
+        self._order = [(learners.kind(number), key) for number, key in enumerate(self._keys)]
+        self.logprobs: list[list[tensor.Tensor | None]] = [[None] * len(batch.data) for batch in batches]
+        self.sums: list[defaultdict[str, float]] = [defaultdict(float) for _ in batches]
         self.places = self.padding = 0  #: tokens that the model ran, and those of them that were padding
 
     @cached_property
@@ -77,24 +70,25 @@ class Pack:
         for number in batches:
             self.logprobs[number] = [None] * len(self._batches[number].data)
             self.sums[number].clear()
-            grad = self._adapters[number].grad
-            if grad is not None:
-                grad.zero_()
+            self._learners.forget(number)
+
+    def close(self) -> None:
+        """There are no more passes; gradients that nobody took are given up."""
+        self._learners.close()
 
     @property
     def gradients(self) -> list[Tensor]:
         """As gathered so far, by batch, flat [size] float32 each; empty where the pack runs forward only."""
-        return [each.grad for each in self._adapters if each.grad is not None]
+        return [self._learners.gradient(number) for number in range(len(self._batches))] if self.train else []
 
     def gradient(self, number: int) -> Tensor | None:
         """Of a batch, flat [size] float32, for the caller to keep; None if anything in the batch is not finite."""
-        grad = self._adapters[number].grad
-        assert grad is not None, "gradients are asked of training packs only"
+        grad = self._learners.gradient(number)
         finite = isfinite(self.sums[number]["loss"]) and isfinite(float(grad.sum()))
         return grad if finite else None
 
     def _run(self, one: Pass) -> None:
-        # Rows of one adapter, and tokens of one loss, stand together: they are computed as blocks.
+        # Rows of one batch, and tokens of one loss, stand together: they are computed as blocks.
         rows = sorted(one.rows, key=lambda row: (*self._order[row.batch], row.batch, self._rank(row, one.folded)))
         groups = [list(group) for _, group in groupby(rows, key=lambda row: row.batch)]
         place = folded if one.folded else padded
@@ -104,8 +98,8 @@ class Pack:
         objective = Objective(
             [(row.batch, self._datum(row), self._keys[row.batch]) for row in rows], self._base.device, placement.order
         )
-        adapters = [self._adapters[group[0].batch] for group in groups]
-        lp = self._compute(placement, adapters, objective, recompute=self.train and one.recompute).cpu()
+        batches = [group[0].batch for group in groups]
+        lp = self._compute(placement, batches, objective, recompute=self.train and one.recompute).cpu()
         for number, sums in objective.sums(lp).items():
             for name, value in sums.items():
                 self.sums[number][name] += value
@@ -119,28 +113,20 @@ class Pack:
         return text(self._datum(row)) if by_text else b"", row.place
 
     def _compute(
-        self, placement: Placement, adapters: Sequence[TrainingAdapter], objective: Objective, *, recompute: bool
+        self, placement: Placement, batches: Sequence[int], objective: Objective, *, recompute: bool
     ) -> Tensor:
-        """Log-probabilities [M, K] of all targets of the pass; with gradients also the backward pass."""
+        """Log-probabilities [M, K] of all targets of the pass, whose groups are of `batches`; with gradients also the
+        backward pass."""
         base, gradient = self._base, objective.gradient if self.train else None
-        spans = [Span(*ends, adapter) for ends, adapter in zip(_pairs(placement.row_ends), adapters, strict=True)]
-        with base.mixed(SpanMix(spans)), base.recomputing(recompute), torch.set_grad_enabled(self.train):
+        mix = self._learners.mix(_places(batches, placement.row_ends))
+        with base.mixed(mix), base.recomputing(recompute), torch.set_grad_enabled(self.train):
             hidden = base.hidden(placement.ids, **placement.options)
             real = placement.tokens(hidden.detach())
-            on_head = self._on_head(placement, adapters)
+            on_head = self._learners.on_head(_places(batches, placement.token_ends))
             lp, slope = target_logprobs(base, real, objective.targets, on_head, gradient, placement.owners)
             if slope is not None and hidden.requires_grad:
                 torch.autograd.backward([hidden], [placement.spread(slope, hidden)])
         return lp
-
-    def _on_head(self, placement: Placement, adapters: Sequence[TrainingAdapter]) -> list[HeadAdapter]:
-        """The adapters that change the head, each with its tokens."""
-        name = self._base.unembed.name
-        return [
-            HeadAdapter(*ends, LoraLayer(name, [adapter]))
-            for ends, adapter in zip(_pairs(placement.token_ends), adapters, strict=True)
-            if adapter.shape.slices(name) is not None
-        ]
 
     def _keep(self, rows: Sequence[Row], lp: Tensor) -> None:
         ends = list(accumulate(row.length for row in rows))
@@ -151,6 +137,6 @@ class Pack:
             self.logprobs[row.batch][row.place] = to_domain(kept.reshape(shape), DType.FLOAT32)
 
 
-def _pairs(ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where each group starts and stops."""
-    return pairwise((0, *ends))
+def _places(batches: Sequence[int], ends: Sequence[int]) -> list[Place]:
+    """Where the group of each batch starts and stops."""
+    return [Place(batch, *pair) for batch, pair in zip(batches, pairwise((0, *ends)), strict=True)]

@@ -32,7 +32,7 @@ S = TypeVar("S", bound=State)
 class Holder(Protocol[S]):
     """What paging needs of a train engine."""
 
-    def has(self, run_id: str, /) -> bool: ...
+    def is_paged(self, run_id: str, /) -> bool: ...
     def run(self, run_id: str, /) -> S: ...
     def put(self, run_id: str, state: S, /) -> None: ...
     def drop(self, run_id: str, /) -> None: ...
@@ -54,12 +54,12 @@ class Paging(Generic[S]):
     def at_work(self, run: RunId) -> Iterator[None]:
         """Inside, the run stays on the device, if this process has it. Raises Draining."""
         try:
-            if self._engine.has(run):
+            if self._engine.is_paged(run):
                 self._room.take(run, self._engine.run(run).most_bytes)
                 self._engine.to_device(run)
             yield
         finally:
-            if self._engine.has(run):
+            if self._engine.is_paged(run):
                 self._room.rest(run, self._engine.run(run).size_bytes)
             else:
                 self._room.gone(run)

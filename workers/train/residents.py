@@ -12,6 +12,9 @@ from openrl.domain.ids import DepotKey, RunId
 from openrl.domain.outcome import Result
 from openrl.ledger.port import Lease
 
+#: Writing a run's snapshots takes at most one part in so many of the time.
+SPACING = 10.0
+
 
 @dataclass(slots=True)
 class Resident:
@@ -24,11 +27,16 @@ class Resident:
     writing: bool = False  #: the newest snapshot is on its way to the depot
     snapshot: DepotKey | None = None  #: the newest one that the ledger knows
     used_at: float = 0.0
+    write_seconds: float = 0.0  #: what its newest snapshot took
 
     def applied(self, turn: int, outcome: Result | CallerError, *, changed: bool, now: float) -> None:
         self.turn, self.outcome, self.used_at = turn, outcome, now
         if changed and self.changed_at is None:
             self.changed_at = now
+
+    def due_after(self, snapshot_seconds: float) -> float:
+        """How long a change may wait: a state that takes long to write is written more seldom."""
+        return max(snapshot_seconds, SPACING * self.write_seconds)
 
     def saving(self) -> None:
         self.changed_at, self.writing = None, True
@@ -60,13 +68,13 @@ class Residents:
         return resident is not None and resident.lease.epoch > lease.epoch
 
     def due(self, now: float, snapshot_seconds: float) -> list[RunId]:
-        """Runs with changes older than `snapshot_seconds`, those that waited longest first."""
-        waiting = [
-            (resident.changed_at, run)
-            for run, resident in list(self.runs.items())
-            if resident.changed_at is not None and now - resident.changed_at >= snapshot_seconds
-        ]
-        return [run for _, run in sorted(waiting)]
+        """Runs with changes older than `snapshot_seconds` (more, where writing takes long), those that waited longest
+        first."""
+        return [run for at, resident, run in self._waiting() if now - at >= resident.due_after(snapshot_seconds)]
+
+    def changed(self) -> list[RunId]:
+        """Runs with changes that no snapshot has, those that waited longest first."""
+        return [run for _, _, run in self._waiting()]
 
     def active(self, now: float, active_seconds: float) -> list[RunId]:
         """Runs used within so long, those that a snapshot has whole first, then the longest unused."""
@@ -80,3 +88,12 @@ class Residents:
             for run, resident in list(self.runs.items())
             if resident.changed_at is None and now - resident.used_at >= idle_seconds
         ]
+
+    def _waiting(self) -> list[tuple[float, Resident, RunId]]:
+        """By the time of their oldest change that no snapshot has."""
+        found = [
+            (resident.changed_at, resident, run)
+            for run, resident in list(self.runs.items())
+            if resident.changed_at is not None
+        ]
+        return sorted(found, key=lambda each: each[0])

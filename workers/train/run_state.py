@@ -4,12 +4,23 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from openrl.domain.run import LoraSpec
 from workers.model.layout import LoraShape, ModelLayout
+
+
+class Trained(Protocol):
+    """Flat float32 weights with their optimizer, whatever they are the weights of."""
+
+    weights: Tensor
+    m: Tensor
+    v: Tensor
+    step: int
+    grad: Tensor | None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Keeps runs recoverable: writes their state to the depot in the background and shortens their journals.
 
-A snapshot is the adapter, the optimizer and the pending gradient after one turn. It is written some seconds after a
-change, so that many changes share one; what came since is in the journal.
+A snapshot is the weights, the optimizer and the pending gradient after one turn. It is written some seconds after a
+change (later, where it is large), so that many changes share one; what came since is in the journal.
 """
 
 import logging
@@ -50,7 +50,7 @@ class Snapshots:
 
     def flush(self) -> None:
         """Write everything that changed."""
-        self._write_all(self._residents.due(self._clock(), 0.0))
+        self._write_all(self._residents.changed())
 
     def _write_all(self, runs: Iterable[RunId]) -> None:
         with ThreadPoolExecutor(WRITERS, "snapshots") as writers:
@@ -72,6 +72,7 @@ class Snapshots:
             resident = self._residents.runs.get(run)
             if resident is None or resident.changed_at is None or resident.writing:
                 return
+            started = self._clock()
             files, turn = self._state(run), resident.turn
             resident.saving()
         key = DepotKey(f"snapshots/{uuid.uuid4().hex}")
@@ -91,6 +92,7 @@ class Snapshots:
         else:
             with self._residents.lock(run):
                 resident.saved(key)
+                resident.write_seconds = self._clock() - started
             if before is not None:
                 self._depot.delete_folder(before)
 

@@ -7,7 +7,7 @@ snapshot is loaded and the journal since then applied again, without telling any
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from openrl.depot.port import Depot
 from openrl.domain.errors import (
@@ -20,6 +20,7 @@ from openrl.domain.errors import (
     MemoryRanOut,
     RunLost,
 )
+from openrl.domain.full_run_errors import FullRunsOff
 from openrl.domain.ids import OpId, RunId
 from openrl.domain.op import (
     CreateRun,
@@ -34,12 +35,15 @@ from openrl.domain.op import (
 from openrl.domain.outcome import Result, RunCreated, StepResult, WeightsLoaded
 from openrl.ledger.port import Held, Lease, Ledger
 from workers.device.loop import DeviceLoop
+from workers.model.model_files import holds_model
+from workers.train import full_snapshot
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
 from workers.train.paging import Paging
 from workers.train.residents import Resident, Residents
 from workers.train.run_state import RunState
 from workers.train.saving import Saving
+from workers.train.seating import Seating
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +59,11 @@ class TrainWork:
         residents: Residents,
         paging: Paging[RunState],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        seating: Seating | None = None,
     ) -> None:
+        """`seating` takes full runs to their seat; None where there is none."""
+        self._seating = seating
         self._engine, self._loop, self._ledger, self._depot = engine, loop, ledger, depot
         self._saving, self._residents, self._paging, self._clock = saving, residents, paging, clock
         self._draining = False
@@ -87,14 +95,16 @@ class TrainWork:
     def drain(self) -> None:
         self._draining = True
         self._paging.drain()
+        if self._seating is not None:
+            self._seating.drain()
 
     # ------------------------------------------------------------------------------------------ applying
-    def _apply(self, op: TrainOp, resident: Resident, since: float) -> None:
-        """Carry out a turn that waits `since` then and remember how it ended. What is no CallerError is raised and
-        leaves no trace."""
+    def _apply(self, op: TrainOp, resident: Resident, since: float, *, again: bool = False) -> None:
+        """Carry out a turn that waits `since` then, maybe once `again`, and remember how it ended. What is no
+        CallerError is raised and leaves no trace."""
         outcome: Result | CallerError
         try:
-            outcome = self._do(op, since)
+            outcome = self._do(op, since, again=again)
         except CallerError as error:
             outcome = error
         changed = changes_run(op.action, failed=isinstance(outcome, CallerError)) and self._engine.has(op.run)
@@ -105,12 +115,11 @@ class TrainWork:
         started = self._clock()
         self._paging.forget(op.run)
         if lease.snapshot is not None:
-            self._paging.enter(op.run, self._engine.restored(self._depot.get_folder(lease.snapshot)))
-            self._paging.came()
+            self._restore(op.run, self._depot.get_folder(lease.snapshot))
         resident = Resident(lease=lease, turn=lease.snapshot_turn, used_at=started, snapshot=lease.snapshot)
         again = [each for each in self._ledger.journal(op.run) if lease.snapshot_turn < each.turn < op.turn]
         for each in again:
-            self._apply(each, resident, self._clock())
+            self._apply(each, resident, self._clock(), again=True)
             if isinstance(resident.outcome, CheckpointMissing):  # it was there the first time, and was deleted since
                 raise RunLost(op.run)
             if isinstance(resident.outcome, DatumTooLarge | MemoryRanOut):  # it fitted the first time: there, or then
@@ -127,17 +136,32 @@ class TrainWork:
             )
         return resident
 
+    def _restore(self, run: RunId, files: Mapping[str, bytes]) -> None:
+        if full_snapshot.holds(files):
+            self._full_seating().restore(run, files)
+        else:
+            self._paging.enter(run, self._engine.restored(files))
+            self._paging.came()
+
+    def _full_seating(self) -> Seating:
+        if self._seating is None:
+            raise FullRunsOff
+        return self._seating
+
     # ------------------------------------------------------------------------------------------ actions
-    def _do(self, op: TrainOp, since: float) -> Result:
+    def _do(self, op: TrainOp, since: float, *, again: bool) -> Result:
         action = op.action
         if op.turn > 0 and not self._engine.has(op.run):
             raise RunLost(op.run)
         match action:
             case CreateRun():
-                self._paging.enter(op.run, self._engine.fresh(action.lora))
+                if action.lora is None:
+                    self._full_seating().create(op.run, patient=again)
+                else:
+                    self._paging.enter(op.run, self._engine.fresh(action.lora))
                 return RunCreated(run=op.run)
             case LoadWeights():
-                return self._load(op.run, action)
+                return self._load(op.run, action, again=again)
             case ForwardBackward():
                 return self._loop.forward_backward(_batch(op.run, action), op.tenant, since)
             case OptimStep():
@@ -145,14 +169,17 @@ class TrainWork:
             case SaveWeights():
                 return self._saving.weights(op, action, self._engine.checkpoint(op.run))
             case SavePolicy():
-                return self._saving.policy(op, action, self._engine.adapter(op.run))
+                return self._saving.policy(op, action, self._engine.policy(op.run))
 
-    def _load(self, run: RunId, action: LoadWeights) -> WeightsLoaded:
+    def _load(self, run: RunId, action: LoadWeights, *, again: bool) -> WeightsLoaded:
         try:
             files = self._depot.get_folder(action.source)
         except KeyError:
             raise CheckpointMissing(action.path) from None
-        self._paging.enter(run, self._engine.read(files, with_optimizer=action.with_optimizer))
+        if holds_model(files):
+            self._full_seating().load(run, files, with_optimizer=action.with_optimizer, patient=again)
+        else:
+            self._paging.enter(run, self._engine.read(files, with_optimizer=action.with_optimizer))
         return WeightsLoaded(run=run, path=action.path)
 
 

@@ -57,7 +57,7 @@ async def load_weights(request: Request) -> Response:
 def _save(call: Call) -> Response:
     wanted = read_turn(call.services, call.tenant, SaveWeightsRequest, call.body())
     op_id = submit_turn(
-        call.services, call.tenant, wanted, lambda run: to_save(wanted, checkpoint_key(run.id, wanted.seq_id))
+        call.services, call.tenant, wanted, lambda run: to_save(wanted, checkpoint_key(run, wanted.seq_id))
     )
     return json_response({"request_id": op_id, "model_id": wanted.model_id})
 
@@ -72,9 +72,9 @@ def _policy_of(call: Call, wanted: SavePolicyRequest, run: Run) -> SavePolicy:
     """A sampler is entered before the op that writes its weights, so that the one in the result exists. A resend names
     another sampler; the key of the weights follows from run and turn alone, so both mean the same policy."""
     if wanted.path is not None:
-        return to_save_policy(wanted, checkpoint_key(run.id, wanted.seq_id), None)
+        return to_save_policy(wanted, checkpoint_key(run, wanted.seq_id), None)
     sampler = sampler_id(run.session, wanted.sampling_session_seq_id or 0)
-    action = to_save_policy(wanted, policy_key(run.id, wanted.seq_id), sampler)
+    action = to_save_policy(wanted, policy_key(run, wanted.seq_id), sampler)
     standing = call.services.catalog.add_sampler(
         Sampler(
             id=sampler,

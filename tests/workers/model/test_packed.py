@@ -43,3 +43,21 @@ def test_a_packed_model_computes_the_same(make_module: Make, family: str) -> Non
         )
         assert base.unembed.packed is not None
         torch.testing.assert_close(base.head(base.hidden(ids)), plain, atol=0.05, rtol=0.05)
+
+
+@gains
+def test_a_copy_of_a_packed_model_computes_with_what_is_written_to_it(make_module: Make, family: str) -> None:
+    base = BaseModel(make_module(family).to(torch.bfloat16), "tiny")
+    base.pack(most_bytes=10**9)
+    ids = torch.arange(18).view(2, 9)
+    with torch.no_grad():
+        plain = base.head(base.hidden(ids))
+        copied = base.copied()
+        for each in copied.module.parameters():
+            each.mul_(1.5)
+        written = copied.head(copied.hidden(ids))
+        assert base.unembed.packed is not None and torch.equal(base.head(base.hidden(ids)), plain)
+        fresh = BaseModel(make_module(family).to(torch.bfloat16), "tiny")
+        for each in fresh.module.parameters():
+            each.mul_(1.5)
+        assert torch.equal(written, fresh.head(fresh.hidden(ids)))

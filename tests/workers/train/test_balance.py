@@ -87,3 +87,12 @@ def test_who_has_no_more_than_its_share_keeps_all() -> None:
     spares = Spares("old")
     balance(Scales(1, 0), residents(old=4.0), spares).tick()
     assert spares.asked == []
+
+
+def test_a_run_too_large_to_move_stays() -> None:
+    spares = Spares("old", "busy")
+    here = residents(new=6.0, busy=5.0, old=4.0)
+    ledger: Any = Scales(4, 0)
+    snapshots: Any = spares
+    Balance(ledger, here, snapshots, clock=lambda: 62.0, stays=lambda run: run == "old").tick()
+    assert spares.asked == ["busy"]

@@ -92,7 +92,7 @@ def test_losses_logprobs_and_gradients_equal_pytorch_with_peft(
     batch = make.batch("all", loss, LENGTHS, loss_config=config)
     result = good(engine.forward_backward([batch])[0])
 
-    for name, data in engine.adapter("all").items():
+    for name, data in engine.policy("all").items():
         (tmp_path / name).write_bytes(data)
     theirs = PeftModel.from_pretrained(make_module(family), str(tmp_path), is_trainable=True).eval()
     total = torch.zeros(())
@@ -319,7 +319,7 @@ def test_a_loaded_checkpoint_goes_on_identically(make: Any, engine: TrainEngine)
 def test_an_optimizer_that_is_not_there_is_refused(engine: TrainEngine) -> None:
     start(engine, "all")
     with pytest.raises(CallerError, match="optimizer"):
-        engine.load("copy", engine.adapter("all"), with_optimizer=True)
+        engine.load("copy", engine.policy("all"), with_optimizer=True)
     assert not engine.has("copy")
 
 
@@ -331,7 +331,7 @@ def test_saved_files_name_no_run_and_dropped_runs_are_gone(engine: TrainEngine) 
     engine.drop("secret-run-name")
     assert not engine.has("secret-run-name")
     with pytest.raises(RunNotFound):
-        engine.adapter("secret-run-name")
+        engine.policy("secret-run-name")
 
 
 def test_steps_of_several_runs_are_asked_for_at_once(engine: TrainEngine, make: Any) -> None:

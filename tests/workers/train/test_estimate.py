@@ -16,9 +16,10 @@ from workers.model.base import BaseModel
 from workers.model.size import ModelSize
 from workers.train import course
 from workers.train.engine import Batch, TrainEngine
-from workers.train.estimate import Adapters, Kernels, Load, peak_bytes
+from workers.train.estimate import Kernels, Learning, Load, peak_bytes
 from workers.train.memory import kept_bytes
 from workers.train.packing import Pass
+from workers.train.seat import Seat
 
 #: An estimate is never less than what was measured, and at most so many times as much.
 FACTOR = 1.5
@@ -49,7 +50,8 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 def engine_of(model: str, dtype: torch.dtype) -> TrainEngine:
-    engine = TrainEngine(BaseModel(MODELS[model]().to(dtype), model), pack_tokens=10**9)
+    base = BaseModel(MODELS[model]().to(dtype), model)
+    engine = TrainEngine(base, pack_tokens=10**9, seat=Seat(base, lambda: 10**12))
     engine.create("one", LoraSpec(rank=8))
     return engine
 
@@ -59,7 +61,7 @@ def measure(engine: TrainEngine, batch: Batch, peak: Peak) -> int:
         assert isinstance(engine.forward_backward([batch])[0], BatchResult)
 
     call()  # what is made once and kept is not of the pass
-    engine.run("one").grad = None
+    engine._learning(batch.run_id).grad = None
     return peak(call)
 
 
@@ -86,6 +88,32 @@ def test_a_pass_takes_no_more_than_its_estimate_and_not_much_less(
 ) -> None:
     engine = engine_of(model, dtype)
     batch = make.batch("one", Loss.PPO, [length] * rows, forward_only=way == "forward")
+    recompute = way == "recomputed"
+    monkeypatch.setattr("workers.train.packing._must_recompute", lambda *_: recompute)
+    load = Load(rows=rows, longest=length, tokens=rows * length)
+    found = measure(engine, batch, peak)
+    member = engine._member(batch)
+    estimate = kept_bytes(member) + engine.memory.need([member], load, recompute=recompute)
+    assert found <= estimate <= FACTOR * found, f"{estimate / found:.2f}"
+
+
+@pytest.mark.parametrize("way", ["plain", "recomputed", "forward"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize(("rows", "length"), [(8, 48), (4, 256)])
+def test_a_pass_of_a_full_run_takes_no_more_than_its_estimate(
+    make: Any,
+    peak: Peak,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    dtype: torch.dtype,
+    way: str,
+    rows: int,
+    length: int,
+) -> None:
+    engine = engine_of(model, dtype)
+    engine.create("whole", None)
+    batch = make.batch("whole", Loss.PPO, [length] * rows, forward_only=way == "forward")
     recompute = way == "recomputed"
     monkeypatch.setattr("workers.train.packing._must_recompute", lambda *_: recompute)
     load = Load(rows=rows, longest=length, tokens=rows * length)
@@ -127,7 +155,7 @@ def need(
     load: Load, *, size: ModelSize = SIZE, keeps: bool = False, train: bool = True, recompute: bool = False
 ) -> int:
     kernels = Kernels(chunk_elements=2**16, keeps_scores=keeps)
-    return peak_bytes(size, load, kernels, Adapters(rank=8, largest=8 * 320), train=train, recompute=recompute)
+    return peak_bytes(size, load, kernels, Learning(rank=8, largest=8 * 320), train=train, recompute=recompute)
 
 
 def test_recomputation_and_forward_only_take_less() -> None:

@@ -12,18 +12,18 @@ from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.spans import LoraLayer, TrainingAdapter
 from workers.train import logprobs
-from workers.train.logprobs import HeadAdapter, target_logprobs
+from workers.train.logprobs import HeadPart, target_logprobs
 
 M, WIDTH, RANK = 13, 32, 3
 
 
-def adapters(base: BaseModel) -> list[tuple[HeadAdapter, TrainingAdapter]]:
+def adapters(base: BaseModel) -> list[tuple[HeadPart, TrainingAdapter]]:
     generator = torch.Generator().manual_seed(5)
 
-    def adapter(start: int, stop: int, rank: int) -> tuple[HeadAdapter, TrainingAdapter]:
+    def adapter(start: int, stop: int, rank: int) -> tuple[HeadPart, TrainingAdapter]:
         shape = LoraShape.of(base.layout, LoraSpec(rank=rank, train_attn=False, train_mlp=False))
         made = TrainingAdapter(shape, torch.randn(shape.size, generator=generator) * 0.1, train=True)
-        return HeadAdapter(start, stop, LoraLayer("lm_head", [made])), made
+        return HeadPart(start, stop, LoraLayer("lm_head", [made])), made
 
     return [adapter(0, 5, RANK), adapter(7, M, RANK + 1)]  # tokens 5 and 6 have none
 
@@ -67,7 +67,7 @@ def full(
     base: BaseModel,
     hidden: Tensor,
     targets: Tensor,
-    mine: list[tuple[HeadAdapter, TrainingAdapter]],
+    mine: list[tuple[HeadPart, TrainingAdapter]],
     owners: Tensor | None,
 ) -> tuple[Tensor, list[Tensor]]:
     leaves = [hidden.clone().requires_grad_()]

@@ -65,6 +65,9 @@ class DiaryEngine:
     def has(self, run: str) -> bool:
         return run in self.diaries
 
+    def is_paged(self, run: str) -> bool:
+        return run in self.diaries
+
     def run(self, run: str) -> Diary:
         return self.diaries[run]
 

@@ -1,6 +1,6 @@
 """The train engine of rank 0: says every verb that changes something to the other ranks and carries it out with them.
 
-All ranks hold the same runs: adapter, gradient and moments are on each. What only reads (`adapter`, `checkpoint`) is
+All ranks hold the same runs: adapter, gradient and moments are on each. What only reads (`policy`, `checkpoint`) is
 rank 0's own business. What the others do is in `follower.py`.
 """
 

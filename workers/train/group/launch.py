@@ -7,18 +7,18 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import parse_args, run
 
+from openrl.config import Train
 from openrl.domain.errors import SettingInvalid
 from openrl.machine import usable_cores
-from workers.train.group.place import place_in
+from workers.train.group.place import check_group, place_in
 
 
-def launch(role: str, processes: int) -> int:
+def launch(role: str, processes: int, train: Train) -> int:
     """A worker of `processes` processes, none of which is this one. When one of them dies the others are ended too.
 
     Answers the exit status: of rank 0, or of the first to fail. Raises SettingInvalid.
     """
-    if role != "train":
-        raise SettingInvalid("--processes", f"only a train worker can be a group of processes, not a {role} worker")
+    check_group(role, train, "--processes")
     if place_in(os.environ) is not None:
         raise SettingInvalid("--processes", "torchrun has started a group already; leave --processes away")
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // processes)))

@@ -1,8 +1,10 @@
-"""A process's place in its group, as torchrun tells it. Knows no torch."""
+"""A process's place in its group, as torchrun tells it, and who may have one. Knows no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from openrl.config import Train
+from openrl.domain.errors import SettingInvalid
 from openrl.machine import usable_cores
 
 
@@ -21,6 +23,17 @@ class Place:
     def threads(self, wish: int) -> int:
         """CPU threads of this process: as wished, or its share of this machine's cores."""
         return wish or max(1, usable_cores() // self.local_world)
+
+
+def check_group(role: str, train: Train, asked_by: str) -> None:
+    """Raises SettingInvalid for what a group of processes cannot be or do; `asked_by` is how it was asked for."""
+    if role != "train":
+        raise SettingInvalid(asked_by, f"only a train worker can be a group of processes, not a {role} worker")
+    if train.full_runs:
+        problem = "a run of all weights needs a copy of the base model, which a group of processes has cut over them"
+        raise SettingInvalid(
+            "OPENRL_TRAIN__FULL_RUNS", f"{problem}; unset it, or train with one process (no {asked_by})"
+        )
 
 
 def place_in(environment: Mapping[str, str]) -> Place | None:

@@ -234,7 +234,7 @@ def test_what_is_saved_can_be_loaded_and_gone_on_with(pair: Pair, make: Any) -> 
         engine.load("small", engine.checkpoint("all"), with_optimizer=True)
         engine.put("head", engine.restored({name: bytes(data) for name, data in engine.snapshot("head").items()}))
     pair.agree(mixed_batches(make))
-    assert pair.group.adapter("small").keys() == pair.alone.adapter("small").keys()
+    assert pair.group.policy("small").keys() == pair.alone.policy("small").keys()
 
 
 def test_files_that_do_not_fit_are_refused_and_nothing_else_happens(pair: Pair, make: Any) -> None:

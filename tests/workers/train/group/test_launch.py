@@ -1,5 +1,6 @@
 import pytest
 
+from openrl.config import Train
 from openrl.domain.errors import SettingInvalid
 from workers.train.group.launch import exit_status, launch
 
@@ -16,7 +17,12 @@ def test_ranks_that_were_all_killed_are_a_failure() -> None:
 
 def test_only_train_workers_are_groups() -> None:
     with pytest.raises(SettingInvalid, match="only a train worker"):
-        launch("sample", 2)
+        launch("sample", 2, Train())
+
+
+def test_a_group_trains_no_full_runs() -> None:
+    with pytest.raises(SettingInvalid, match=r"OPENRL_TRAIN__FULL_RUNS: .* unset it, .*\(no --processes\)"):
+        launch("train", 2, Train(full_runs=True))
 
 
 def test_a_group_does_not_start_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,4 +32,4 @@ def test_a_group_does_not_start_groups(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "2")
     monkeypatch.setenv("MASTER_ADDR", "here")
     with pytest.raises(SettingInvalid, match="leave --processes away"):
-        launch("train", 2)
+        launch("train", 2, Train())
