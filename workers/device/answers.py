@@ -1,20 +1,23 @@
-"""Has what waited carried out, and answers whoever waits: a result with its receipt, or an error.
+"""Has what waited carried out, and answers whoever waits: a result with its receipt, or an error. Knows no threads."""
 
-An error that the engine raises, rather than answers, is everybody's. Knows no threads.
-"""
-
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
-from openrl.domain.errors import CallerError
+from openrl.domain.errors import CallerError, EngineBusy, OpenRLError
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
 from workers.device.receipt import PackPart, batch_metrics, step_metrics
 from workers.device.waiting import B, BatchWaiting, CallWaiting, StepWaiting
 
+log = logging.getLogger(__name__)
 B_contra = TypeVar("B_contra", contravariant=True)
+
+#: A step's metrics, or the error that concerns its run.
+StepOutcome: TypeAlias = dict[str, float] | CallerError | EngineBusy
 
 
 class Trainer(Protocol[B_contra]):
@@ -23,7 +26,7 @@ class Trainer(Protocol[B_contra]):
     @property
     def padding_share(self) -> float: ...
     def forward_backward(self, batches: Sequence[B_contra], /) -> list[BatchResult | CallerError]: ...
-    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]], /) -> list[dict[str, float] | CallerError]: ...
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]], /) -> Sequence[StepOutcome]: ...
 
 
 def answer_call(item: CallWaiting) -> None:
@@ -36,38 +39,43 @@ def answer_call(item: CallWaiting) -> None:
 def answer_steps(engine: Trainer[B], items: Sequence[StepWaiting]) -> None:
     """All of them in one update."""
     started = time.monotonic()
-    try:
+    with _answered(items):
         results = engine.optim_steps([(item.run_id, item.params) for item in items])
-    except Exception as error:
-        _fail(items, error)
-        return
-    seconds = time.monotonic() - started
-    for item, result in zip(items, results, strict=True):
-        if isinstance(result, CallerError):
-            item.future.set_exception(result)
-        else:
-            item.future.set_result(result | step_metrics(started - item.since, seconds, len(items)))
+        seconds = time.monotonic() - started
+        for item, result in zip(items, results, strict=True):
+            if isinstance(result, OpenRLError):
+                item.future.set_exception(result)
+            else:
+                item.future.set_result(result | step_metrics(started - item.since, seconds, len(items)))
 
 
 def answer_pack(engine: Trainer[B], items: Sequence[BatchWaiting[B]]) -> float | None:
     """The seconds that the pack took; None where not all of it was carried out, so that its time tells nothing."""
     started = time.monotonic()
-    try:
+    with _answered(items):
         results = engine.forward_backward([item.batch for item in items])
+        seconds = time.monotonic() - started
+        parts = [
+            PackPart(tenant=each.tenant, tokens=each.tokens, waited_seconds=started - each.since) for each in items
+        ]
+        receipts = batch_metrics(parts, seconds, engine.padding_share)
+        for item, result, receipt in zip(items, results, receipts, strict=True):
+            if isinstance(result, CallerError):
+                item.future.set_exception(result)
+            else:
+                item.future.set_result(replace(result, metrics=result.metrics | receipt))
+        return seconds if all(isinstance(result, BatchResult) for result in results) else None
+    return None
+
+
+@contextmanager
+def _answered(items: Sequence[StepWaiting] | Sequence[BatchWaiting[B]]) -> Iterator[None]:
+    """Whatever goes wrong inside is the answer to all that have none yet: a thread that it ended would leave everybody
+    without one."""
+    try:
+        yield
     except Exception as error:
-        _fail(items, error)
-        return None
-    seconds = time.monotonic() - started
-    parts = [PackPart(tenant=item.tenant, tokens=item.tokens, waited_seconds=started - item.since) for item in items]
-    receipts = batch_metrics(parts, seconds, engine.padding_share)
-    for item, result, receipt in zip(items, results, receipts, strict=True):
-        if isinstance(result, CallerError):
-            item.future.set_exception(result)
-        else:
-            item.future.set_result(replace(result, metrics=result.metrics | receipt))
-    return None if any(isinstance(result, CallerError) for result in results) else seconds
-
-
-def _fail(items: Sequence[StepWaiting] | Sequence[BatchWaiting[B]], error: Exception) -> None:
-    for item in items:
-        item.future.set_exception(error)
+        log.exception("a call of the train engine failed", extra={"action": "train"})
+        for item in items:
+            if not item.future.done():
+                item.future.set_exception(error)

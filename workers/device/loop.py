@@ -80,7 +80,7 @@ class DeviceLoop(Generic[B]):
 
     def optim_step(self, run_id: str, params: AdamParams, since: float | None = None) -> dict[str, float]:
         """Wait for a run's one step, which waits `since` then as in `forward_backward`. Its metrics also tell what it
-        had of the device. Raises the CallerError that concerns it."""
+        had of the device. Raises the CallerError that concerns it, or EngineBusy."""
         item = StepWaiting(run_id, params, time.monotonic() if since is None else since)
         with self._entering():
             if not self._apart:

@@ -60,6 +60,16 @@ def test_what_the_engine_raises_is_everybodys() -> None:
     assert all(isinstance(item.future.exception(0), ZeroDivisionError) for item in (*packed, *steps))
 
 
+def test_answers_that_are_none_fail_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, packed, steps = Engine(), batches("a"), [StepWaiting("a", AdamParams(), since=0.0)]
+    monkeypatch.setattr(engine, "forward_backward", lambda batches: [])
+    monkeypatch.setattr(engine, "optim_steps", lambda asked: [None])
+    assert answer_pack(engine, packed) is None
+    answer_steps(engine, steps)
+    assert isinstance(packed[0].future.exception(0), ValueError)
+    assert isinstance(steps[0].future.exception(0), TypeError)
+
+
 def test_a_refused_step_gets_its_error_and_the_others_their_metrics() -> None:
     good, bad = (StepWaiting(run, AdamParams(), since=0.0) for run in ("a", "bad"))
     answer_steps(Engine(), [good, bad])
