@@ -18,6 +18,7 @@ from workers.train import snapshot_file
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
 from workers.train.ferry import Ferry
+from workers.train.fused_adam import Outcome
 from workers.train.group.link import Link
 from workers.train.group.pulse import Lost
 from workers.train.group.split import Split
@@ -66,11 +67,11 @@ class GroupEngine(TrainEngine):
 
     def optim_step(self, run_id: str, params: AdamParams) -> dict[str, float]:
         (outcome,) = self.optim_steps([(run_id, params)])
-        if isinstance(outcome, CallerError):
+        if not isinstance(outcome, dict):
             raise outcome
         return outcome
 
-    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[dict[str, float] | CallerError]:
+    def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[Outcome]:
         with self._together(Step(list(asked))) as end:
             results = super().optim_steps(asked)
             end.told = told(results)
@@ -113,13 +114,16 @@ class _End:
     told: str = DONE
 
 
-def told(results: Sequence[BatchResult | dict[str, float] | CallerError]) -> str:
+def told(results: Sequence[BatchResult | CallerError] | Sequence[Outcome]) -> str:
     """What ranks must have alike: of each batch its loss and of each step its gradient's norm, to the bit; or the
     error."""
     return " ".join(map(_told, results))
 
 
-def _told(result: BatchResult | dict[str, float] | CallerError) -> str:
-    if isinstance(result, CallerError):
-        return type(result).__name__
-    return (result.metrics["loss:sum"] if isinstance(result, BatchResult) else result["grad_norm"]).hex()
+def _told(result: BatchResult | Outcome) -> str:
+    match result:
+        case BatchResult():
+            return result.metrics["loss:sum"].hex()
+        case dict():
+            return result["grad_norm"].hex()
+    return type(result).__name__
