@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from openrl.domain.errors import SettingInvalid
@@ -21,6 +21,9 @@ def _names(value: object) -> object:
     return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
+
+
 class Gateway(BaseModel, extra="forbid", frozen=True):
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is reached from other machines too."""
@@ -30,14 +33,9 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
     """Largest request body, before and after decompression."""
     poll_seconds: float = Field(25.0, gt=0, le=40)
     """How long a poll for a result is held open; the SDK gives up after 45."""
-    awaited_models: Annotated[tuple[str, ...], NoDecode] = ()
+    awaited_models: Names = ()
     """Base models, comma-separated and named as their workers name them, that requests wait for while no worker serves
     them; requests for others are refused. `openrl serve` adds its own."""
-
-    @field_validator("awaited_models", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return _names(value)
 
 
 class Train(BaseModel, extra="forbid", frozen=True):
@@ -134,7 +132,7 @@ class Settings(BaseSettings):
     """fsspec URL (`file://`, `s3://`, `gs://`); None is a folder in the data directory."""
     base_model: str = "smollm2-135m"
     """Hub id, local folder, or a name from `openrl models list`."""
-    model_aliases: Annotated[tuple[str, ...], NoDecode] = ()
+    model_aliases: Names = ()
     """Other names, comma-separated, under which clients may ask for the base model."""
     flower_port: int = Field(5555, ge=0, le=65535)
     """0 picks a free port."""
@@ -144,11 +142,6 @@ class Settings(BaseSettings):
     worker: Worker = Worker()
     ledger: LedgerRules = LedgerRules()
     retention: Retention = Retention()
-
-    @field_validator("model_aliases", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return _names(value)
 
     @property
     def home(self) -> Path:

@@ -58,7 +58,8 @@ def run(role: str, settings: Settings) -> None:
 
 def _run_follower(place: Place, settings: Settings) -> None:
     """A rank other than 0. Signals to stop are for rank 0, which stops the others when it has drained."""
-    from workers.device.station import load, memory_bytes, pack_tokens
+    from workers.device.station import load
+    from workers.device.training import memory_bytes, pack_tokens
 
     member = _join(place, settings)
     for number in (signal.SIGTERM, signal.SIGINT):

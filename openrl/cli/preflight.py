@@ -13,14 +13,19 @@ from openrl.machine import usable_cores
 from openrl.models.catalogue import Listed, find, folder_of, is_model, resolve
 
 
-def with_ports(settings: Settings, choices: Choices) -> Settings:
-    """Real ports in place of 0, and an even part of the cores for each of several workers on one machine."""
+def with_ports(settings: Settings) -> Settings:
+    """Real ports in place of 0."""
     gateway = settings.gateway.model_copy(update={"port": settings.gateway.port or free_port()})
-    worker = settings.worker
-    if choices.copies > 1 and not worker.threads:
-        worker = worker.model_copy(update={"threads": max(1, usable_cores() // choices.copies)})
     flower_port = settings.flower_port or free_port()
-    return settings.model_copy(update={"gateway": gateway, "worker": worker, "flower_port": flower_port})
+    return settings.model_copy(update={"gateway": gateway, "flower_port": flower_port})
+
+
+def with_threads(settings: Settings, choices: Choices) -> Settings:
+    """An even part of the cores for each of several workers that compute on this machine, unless threads are set."""
+    if choices.copies == 1 or settings.worker.threads:
+        return settings
+    worker = settings.worker.model_copy(update={"threads": max(1, usable_cores() // choices.copies)})
+    return settings.model_copy(update={"worker": worker})
 
 
 def check(settings: Settings, choices: Choices) -> None:

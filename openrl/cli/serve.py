@@ -40,7 +40,8 @@ def serve(settings: Settings, choices: Choices, own: Mapping[str, str], *, key: 
     with ExitStack() as closing:
         closing.enter_context(signals.caught())
         closing.enter_context(home.locked(settings.home))
-        settings = awaiting_own(preflight.with_ports(settings, choices), choices.base_models)
+        settings = preflight.with_threads(preflight.with_ports(settings), choices)
+        settings = awaiting_own(settings, choices.base_models)
         preflight.check(settings, choices)
         watcher = Watcher()
         closing.callback(watcher.close)

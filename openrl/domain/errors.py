@@ -190,39 +190,6 @@ class UpdateNotFinite(CallerError):
         return "optim_step: the update is not finite; nothing was applied. Check adam_params.learning_rate and eps"
 
 
-class DatumTooLarge(CallerError):
-    """A datum that the device cannot hold even by itself. Facts: its place in the batch, its tokens, bytes it needs and
-    bytes there are."""
-
-    def __init__(self, place: int, tokens: int, needed_bytes: int, available_bytes: int) -> None:
-        super().__init__(place, tokens, needed_bytes, available_bytes)
-
-    def __str__(self) -> str:
-        place, tokens, *amounts = self.args
-        needed, available = (f"{each / 1e9:.3g} GB" if each >= 1e9 else f"{each / 1e6:.3g} MB" for each in amounts)
-        return (
-            f"data[{place}]: its {tokens} tokens need {needed} of memory, and this server has {available} for a pass; "
-            "send shorter datums, or ask the operator for a larger device or OPENRL_TRAIN__MEMORY_GB"
-        )
-
-
-class MemoryRanOut(CallerError):
-    """A datum that should have fitted by itself did not. Facts: its place in the batch, its tokens, bytes estimated."""
-
-    servers_fault = True
-
-    def __init__(self, place: int, tokens: int, estimated_bytes: int) -> None:
-        super().__init__(place, tokens, estimated_bytes)
-
-    def __str__(self) -> str:
-        place, tokens, estimated = self.args
-        return (
-            f"data[{place}]: memory ran out although its {tokens} tokens ran alone and should need "
-            f"{estimated / 1e6:.3g} MB; nothing was applied. "
-            "Send shorter datums, or ask the operator what else takes memory"
-        )
-
-
 class RewardUnknown(CallerError):
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)

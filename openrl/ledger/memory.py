@@ -1,6 +1,7 @@
 """A ledger in memory: a double for tests, with the same rules as `redis` and a clock one can set.
 
-Knows no bytes: ops and results are kept as they are, so nothing ever goes to a shelf.
+Knows no bytes: ops and results are kept as they are, so nothing ever goes to a shelf. Whose the runs are is in
+`leases.py`, how far they have come in `turns.py`.
 """
 
 import time
@@ -8,12 +9,11 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import RLock
 
 from openrl.domain.errors import (
     ClaimLost,
-    LeaseLost,
     OpenRLError,
     PassingError,
     TooManyWaiting,
@@ -24,7 +24,9 @@ from openrl.domain.errors import (
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
-from openrl.ledger.port import ACTIVE_SECONDS, Held, Lease, Limits, Loads, Ring, Swept
+from openrl.ledger.leases import Leases
+from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Swept
+from openrl.ledger.turns import Turns
 
 
 @dataclass(slots=True)
@@ -42,20 +44,6 @@ class _Row:
     failure: Failure | None = None
 
 
-@dataclass(slots=True)
-class _Run:
-    next: int = 0
-    unsettled: dict[int, OpId] = field(default_factory=dict)  #: by turn
-    skips: set[int] = field(default_factory=set)  #: turns settled before the run came to them
-    journal: dict[int, OpId] = field(default_factory=dict)  #: applied since the newest snapshot, by turn
-    holder: WorkerId | None = None
-    lease_epoch: int = 0
-    claimed_at: float = 0.0
-    snapshot: DepotKey | None = None
-    snapshot_turn: int = -1
-    gap_since: float | None = None
-
-
 class MemoryLedger:
     """A `Ledger`. `on_settled` are called with the id of each op as it settles; MemoryNotices adds itself there."""
 
@@ -69,11 +57,10 @@ class MemoryLedger:
     ) -> None:
         self._ring, self._limits, self._clock = ring, limits or Limits(), clock
         self._holder = WorkerId(holder)
-        self._holders: dict[WorkerId, float] = {}
-        self._takers: dict[WorkerId, str] = {}  #: the queue each takes fresh runs from
+        self._leases = Leases(clock, self._limits.hold_seconds)
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
-        self._runs: defaultdict[RunId, _Run] = defaultdict(_Run)
+        self._runs: defaultdict[RunId, Turns] = defaultdict(Turns)
         self._waiting: Counter[TenantId] = Counter()
         self._to_ring: list[Bell] = []
         self._lock = RLock()
@@ -98,24 +85,24 @@ class MemoryLedger:
             if run is None:
                 self._ready(op.id)
             elif isinstance(op, TrainOp):
-                run.unsettled[op.turn] = op.id
+                run.add(op.turn, op.id, self._clock())
                 self._come_to(run)
         self._ring_all()
         return op.id
 
-    def _admit(self, op: Op, run: _Run | None) -> None:
+    def _admit(self, op: Op, run: Turns | None) -> None:
         awaited = False
         if run is not None and isinstance(op, TrainOp):
-            if op.turn < run.next or op.turn in run.skips:
+            if run.is_over(op.turn):
                 raise TurnPassed(op.run, op.turn)
-            awaited = op.turn == run.next and run.gap_since is not None
+            awaited = run.is_awaited(op.turn)
         if not awaited and self._waiting[op.tenant] >= self._limits.max_waiting_per_tenant:
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
 
     def skip(self, run: RunId, turn: int) -> None:
         with self._lock:
             if turn not in self._runs[run].unsettled:
-                self._pass(self._runs[run], turn)
+                self._end(self._runs[run], turn)
         self._ring_all()
 
     # -------------------------------------------------------------------------------------------- being worked on
@@ -142,7 +129,7 @@ class MemoryLedger:
         row.attempts += 1
         row.epoch += 1
         waited = self._clock() - row.appended
-        lease = self._take_lease(row.op)
+        lease = self._leases.take(row.op.run, self._holder) if isinstance(row.op, TrainOp) else None
         return Held(op=row.op, epoch=row.epoch, attempt=row.attempts, lease=lease, waited_seconds=waited)
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
@@ -155,23 +142,34 @@ class MemoryLedger:
                     lost.add(claim.op.id)
         return frozenset(lost)
 
+    def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
+        with self._lock:
+            if not self._holds(held):
+                raise ClaimLost(held.op.id)
+            self._rows[held.op.id].attempts -= not counts
+            self._ready(held.op.id)
+        self._ring_all()
+
+    def _holds(self, claim: Held) -> bool:
+        row = self._rows.get(claim.op.id)
+        return row is not None and row.status is Status.HELD and row.epoch == claim.epoch
+
     # -------------------------------------------------------------------------------------------- leases of runs
     def stay(self, takes: str = "") -> None:
         with self._lock:
-            self._live_on()
-            self._takers.pop(self._holder, None)
-            if takes:
-                self._takers[self._holder] = takes
+            self._leases.stay(self._holder, takes)
 
     def loads(self) -> Loads:
         with self._lock:
-            return Loads(mine=self._load(self._holder), others=tuple(map(self._load, self._peers())))
+            load, peers = self._leases.load, self._leases.peers(self._holder)
+            return Loads(mine=load(self._holder), others=tuple(map(load, peers)))
 
     def release(self, runs: Iterable[RunId]) -> frozenset[RunId]:
         with self._lock:
-            released = frozenset(name for name in runs if self._may_release(self._runs[name]))
-            for name in released:
-                self._vacate(self._runs[name])
+            released = frozenset(run for run in runs if self._may_release(run))
+            for run in released:
+                self._leases.end(run)
+                self._ready_again(run)
         self._ring_all()
         return released
 
@@ -187,96 +185,49 @@ class MemoryLedger:
 
     def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
         with self._lock:
+            self._leases.require(lease)
             run = self._runs[lease.run]
-            if run.lease_epoch != lease.epoch:
-                raise LeaseLost(lease.run)
             if turn >= run.next:
                 raise TurnUnsettled(lease.run, turn)
-            if run.snapshot == key:
+            if self._leases.is_snapshot(lease.run, key):
                 return None
-            before, run.snapshot, run.snapshot_turn = run.snapshot, key, turn
-            run.journal = {at: op_id for at, op_id in run.journal.items() if at > turn}
-            return before
+            run.snapshotted(turn)
+            return self._leases.replace_snapshot(lease.run, turn, key)
 
     def forget(self, run: RunId) -> DepotKey | None:
         with self._lock:
-            state = self._runs[run]
-            if state.unsettled:
+            if self._runs[run].unsettled:
                 raise TurnUnsettled(run, -1)
-            snapshot, state.snapshot, state.snapshot_turn = state.snapshot, None, -1
-            state.journal.clear()
-            state.holder = None
-            state.lease_epoch += 1
-            return snapshot
+            self._runs[run].journal.clear()
+            return self._leases.forget(run)
 
-    def _take_lease(self, op: Op) -> Lease | None:
-        if not isinstance(op, TrainOp):
-            return None
-        run = self._runs[op.run]
-        if run.holder != self._holder:
-            run.holder = self._holder
-            run.lease_epoch += 1
-        run.claimed_at = self._clock()
-        self._live_on()
-        return Lease(run=op.run, epoch=run.lease_epoch, snapshot=run.snapshot, snapshot_turn=run.snapshot_turn)
-
-    def _live_on(self) -> None:
-        self._holders[self._holder] = self._clock() + self._limits.hold_seconds
-
-    def _may_release(self, run: _Run) -> bool:
-        here = run.unsettled.get(run.next)
-        return run.holder == self._holder and (here is None or self._rows[here].status is not Status.HELD)
-
-    def _vacate(self, run: _Run) -> None:
-        run.holder = None
-        here = run.unsettled.get(run.next)
-        if here is not None and self._rows[here].status is Status.WAITING:
-            self._ready(here)
+    def _may_release(self, run: RunId) -> bool:
+        here = self._here(run)
+        return self._leases.has(self._holder, run) and (here is None or here.status is not Status.HELD)
 
     def _bury(self, holder: WorkerId) -> None:
-        self._holders.pop(holder, None)
-        self._takers.pop(holder, None)
-        for run in self._runs.values():
-            if run.holder == holder:
-                self._vacate(run)
+        for run in self._leases.bury(holder):
+            self._ready_again(run)
 
-    def _load(self, holder: WorkerId) -> int:
-        since = self._clock() - ACTIVE_SECONDS
-        return sum(run.holder == holder and run.claimed_at >= since for run in self._runs.values())
-
-    def _peers(self) -> list[WorkerId]:
-        """The other live workers that take from the same queue."""
-        queue = self._takers.get(self._holder)
-        alive = (holder for holder, until in self._holders.items() if until > self._clock() and holder != self._holder)
-        return [holder for holder in alive if queue is not None and self._takers.get(holder) == queue]
+    def _ready_again(self, run: RunId) -> None:
+        """The op that rang at the run's holder rings where any worker hears it."""
+        here = self._here(run)
+        if here is not None and here.status is Status.WAITING:
+            self._ready(here.op.id)
 
     def _freer(self, row: _Row) -> WorkerId | None:
         """Who has fewer runs and should have the op's run, which is nobody's. An op that had to be rung again is for
         whoever hears it."""
-        if not isinstance(row.op, TrainOp) or self._runs[row.op.run].holder == self._holder or row.rings:
+        if not isinstance(row.op, TrainOp) or row.rings or self._leases.has(self._holder, row.op.run):
             return None
-        freest = min(self._peers(), key=self._load, default=None)
-        return freest if freest is not None and self._load(freest) < self._load(self._holder) else None
+        return self._leases.freer(self._holder)
 
     def _holder_of(self, op: Op) -> WorkerId | None:
-        holder = self._runs[op.run].holder if isinstance(op, TrainOp) else None
-        return holder if holder is not None and self._holders.get(holder, 0.0) > self._clock() else None
+        return self._leases.holder(op.run) if isinstance(op, TrainOp) else None
 
     def _bell(self, row: _Row) -> Bell:
         holder = self._holder_of(row.op)
         return row.bell if holder is None else row.bell.at(holder)
-
-    def give_back(self, held: Held, why: PassingError | None = None, *, counts: bool = True) -> None:
-        with self._lock:
-            if not self._holds(held):
-                raise ClaimLost(held.op.id)
-            self._rows[held.op.id].attempts -= not counts
-            self._ready(held.op.id)
-        self._ring_all()
-
-    def _holds(self, claim: Held) -> bool:
-        row = self._rows.get(claim.op.id)
-        return row is not None and row.status is Status.HELD and row.epoch == claim.epoch
 
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
@@ -314,32 +265,24 @@ class MemoryLedger:
         row.result, row.failure, row.due = result, failure, self._clock()
         self._waiting[op.tenant] -= 1
         if isinstance(op, TrainOp):
-            del self._runs[op.run].unsettled[op.turn]
-            self._pass(self._runs[op.run], op.turn)
+            self._end(self._runs[op.run], op.turn)
         for tell in self.on_settled:
             tell(op.id)
 
     # -------------------------------------------------------------------------------------------- turns
-    def _pass(self, run: _Run, turn: int) -> None:
-        if turn < run.next:
-            return
-        run.skips.add(turn)
+    def _end(self, run: Turns, turn: int) -> None:
+        run.end(turn, self._clock())
         self._come_to(run)
 
-    def _come_to(self, run: _Run) -> None:
-        """Move past settled turns; the op there becomes ready once, or the run waits for it."""
-        while run.next in run.skips:
-            run.skips.remove(run.next)
-            run.next += 1
-        here = run.unsettled.get(run.next)
-        if here is not None:
-            run.gap_since = None
-            if self._rows[here].due is None:
-                self._ready(here)
-        elif not run.unsettled:
-            run.gap_since = None
-        elif run.gap_since is None:
-            run.gap_since = self._clock()
+    def _come_to(self, run: Turns) -> None:
+        """The op of the run's next turn becomes ready, once."""
+        if run.here is not None and self._rows[run.here].due is None:
+            self._ready(run.here)
+
+    def _here(self, run: RunId) -> _Row | None:
+        """The op that the run has come to, if it is there and not settled."""
+        op_id = self._runs[run].here
+        return None if op_id is None else self._rows[op_id]
 
     def _ready(self, op_id: OpId) -> None:
         row = self._rows[op_id]
@@ -383,7 +326,7 @@ class MemoryLedger:
     def sweep(self) -> Swept:
         with self._lock:
             rung_again = sum(map(self._ring_again, self._due(Status.WAITING)))
-            for holder in [holder for holder, until in self._holders.items() if until <= self._clock()]:
+            for holder in self._leases.lapsed():
                 self._bury(holder)
             swept = Swept(
                 rung_again=rung_again,
@@ -418,11 +361,9 @@ class MemoryLedger:
         self._ready(row.op.id)
         return True
 
-    def _skip_gap(self, run: _Run) -> bool:
-        if run.gap_since is None or run.gap_since + self._limits.gap_seconds > self._clock():
+    def _skip_gap(self, run: Turns) -> bool:
+        if not run.leave_gap(self._clock(), self._limits.gap_seconds):
             return False
-        run.next = min(run.unsettled)
-        run.skips = {turn for turn in run.skips if turn > run.next}
         self._come_to(run)
         return True
 

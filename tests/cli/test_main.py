@@ -3,11 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from openrl.cli import main as cli
-from openrl.cli.errors import BrokerMissing
-
 HEAVY = {"torch", "celery", "sqlalchemy", "fastapi", "transformers", "redis", "pydantic", "numpy", "httpx"}
 
 
@@ -56,47 +51,6 @@ def test_a_mistyped_setting_is_told() -> None:
     done = _openrl("models", "list", OPENRL_TRIAN__PACK_TOKENS="1")
     assert done.returncode == 1
     assert done.stderr.startswith("error: OPENRL_TRIAN__PACK_TOKENS: no such setting")
-
-
-def test_a_missing_extra_is_told_with_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def lacks(_arguments: list[str]) -> None:
-        raise ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
-
-    monkeypatch.setattr(cli, "app", lacks)
-    monkeypatch.setattr(sys, "argv", ["openrl", "doctor"])
-    with pytest.raises(SystemExit, match="1"):
-        cli.main()
-    assert "pip install 'openrl[serve]'" in capsys.readouterr().err
-
-
-def test_a_module_that_belongs_to_no_extra_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_arguments: list[str]) -> None:
-        raise ModuleNotFoundError("No module named 'openrl.nowhere'", name="openrl.nowhere")
-
-    monkeypatch.setattr(cli, "app", broken)
-    monkeypatch.setattr(sys, "argv", ["openrl", "doctor"])
-    with pytest.raises(ModuleNotFoundError):
-        cli.main()
-
-
-def test_an_error_on_purpose_ends_with_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(_arguments: list[str]) -> None:
-        raise BrokerMissing("it is not there")
-
-    monkeypatch.setattr(cli, "app", fails)
-    monkeypatch.setattr(sys, "argv", ["openrl", "serve"])
-    with pytest.raises(SystemExit, match="1"):
-        cli.main()
-    assert capsys.readouterr().err.startswith("error: no embedded broker: it is not there")
-
-
-def test_options_that_were_not_given_leave_the_environments_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENRL_GATEWAY__HOST", "10.0.0.1")
-    settings = cli._settings(base_model=None, gateway={"host": None, "port": 9})
-    assert (settings.gateway.host, settings.gateway.port) == ("10.0.0.1", 9)
-    assert settings.base_model == "smollm2-135m"
 
 
 def test_counts_of_workers_that_do_not_go_together_are_refused() -> None:

@@ -24,7 +24,7 @@ def test_good_settings_pass(settings: Settings) -> None:
 
 
 def test_ports_that_are_left_open_are_picked(settings: Settings) -> None:
-    settled = preflight.with_ports(settings, Choices())
+    settled = preflight.with_ports(settings)
     assert settled.gateway.port
     assert settled.flower_port
 
@@ -34,12 +34,12 @@ def test_several_workers_share_the_cores_unless_told_otherwise(
 ) -> None:
     monkeypatch.setattr(preflight, "usable_cores", lambda: 8)
     told = settings.model_copy(update={"worker": Worker(threads=3)})
-    assert preflight.with_ports(settings, Choices()).worker.threads == 0
-    assert preflight.with_ports(settings, Choices(separate=True)).worker.threads == 4
-    assert preflight.with_ports(settings, Choices(separate=True, sample_workers=3)).worker.threads == 2
-    assert preflight.with_ports(settings, Choices(device_workers=9)).worker.threads == 1
-    assert preflight.with_ports(told, Choices(separate=True)).worker.threads == 3
-    assert preflight.with_ports(settings, Choices(base_models=("a", "b"), device_workers=2)).worker.threads == 2
+    assert preflight.with_threads(settings, Choices()).worker.threads == 0
+    assert preflight.with_threads(settings, Choices(separate=True)).worker.threads == 4
+    assert preflight.with_threads(settings, Choices(separate=True, sample_workers=3)).worker.threads == 2
+    assert preflight.with_threads(settings, Choices(device_workers=9)).worker.threads == 1
+    assert preflight.with_threads(told, Choices(separate=True)).worker.threads == 3
+    assert preflight.with_threads(settings, Choices(base_models=("a", "b"), device_workers=2)).worker.threads == 2
 
 
 def test_a_taken_port_names_the_option_that_changes_it(settings: Settings) -> None:

@@ -4,11 +4,11 @@ from inspect import signature
 import pytest
 
 from openrl.cli import errors as cli_errors
-from openrl.domain import errors, full_run_errors
+from openrl.domain import errors, full_run_errors, memory_errors
 from openrl.domain.errors import CallerError, NotFoundError, OpenRLError, OperatorError, PassingError
 
 BRANCHES = {OpenRLError, CallerError, NotFoundError, PassingError, OperatorError}
-EVERYTHING = {**vars(errors), **vars(full_run_errors), **vars(cli_errors)}
+EVERYTHING = {**vars(errors), **vars(full_run_errors), **vars(memory_errors), **vars(cli_errors)}
 KINDS = [kind for kind in EVERYTHING.values() if isinstance(kind, type) and issubclass(kind, OpenRLError)]
 LEAVES = [kind for kind in KINDS if kind not in BRANCHES]
 FACTS = {str: "a fact", int: 7, float: 0.5, tuple[str, ...]: ("one", "two")}

@@ -16,7 +16,7 @@ import numpy as np
 #: it: jobs that trained together sample together next and score together then, and the device has nothing to do.
 GAIN: Final = 0.25
 #: What a pack weighs after the next one was learned: half after 17.
-MEMORY: Final = 0.96
+FADING: Final = 0.96
 #: Packs to learn before any verdict; until then packs are filled.
 LEAST: Final = 6
 #: Of so many packs one is a batch alone, and one is twice as large as it should be: packs of one size would teach
@@ -31,9 +31,8 @@ RIDGE: Final = 1e-7
 @dataclass(slots=True)
 class Cost:
     full_tokens: int  #: a pack's budget
-    line: list[float] = field(
-        default_factory=lambda: [0.0, 0.0, 0.0]
-    )  #: seconds of a full pack: fixed, tokens, batches
+    #: seconds of a full pack: fixed, for its tokens, for its batches
+    line: list[float] = field(default_factory=lambda: [0.0] * 3)
     packs: int = 0  #: learned so far
     _squares: list[list[float]] = field(default_factory=lambda: [[0.0] * 3 for _ in range(3)])
     _sums: list[float] = field(default_factory=lambda: [0.0] * 3)
@@ -45,9 +44,9 @@ class Cost:
         self.packs += 1
         row = [part / seconds for part in self._size(tokens, batches)]
         for i in range(3):
-            self._sums[i] = MEMORY * self._sums[i] + row[i]
+            self._sums[i] = FADING * self._sums[i] + row[i]
             for j in range(3):
-                self._squares[i][j] = MEMORY * self._squares[i][j] + row[i] * row[j]
+                self._squares[i][j] = FADING * self._squares[i][j] + row[i] * row[j]
         ridge = RIDGE * sum(self._squares[i][i] for i in range(3))
         self.line = np.linalg.solve(np.array(self._squares) + ridge * np.eye(3), self._sums).tolist()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
+class PackPart:
     """A batch as one part of a pack."""
 
     tenant: str
@@ -17,7 +17,7 @@ class Portion:
     waited_seconds: float  #: from its append to the pack's start
 
 
-def batch_metrics(pack: Sequence[Portion], seconds: float, padding_share: float) -> list[dict[str, float]]:
+def batch_metrics(pack: Sequence[PackPart], seconds: float, padding_share: float) -> list[dict[str, float]]:
     """Of each batch of a pack that took `seconds` on the device, and had that share of padding in its passes.
 
     Device seconds are shared out by tokens: they add up to what the device worked, over chunks as over runs.

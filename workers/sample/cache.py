@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from openrl.machine import free_memory_bytes
-
 LENGTH_STEP = 64  #: length grows by at least so many tokens
 
 
@@ -149,13 +147,6 @@ def affordable_tokens(geometry: Geometry, wanted: int, free: int) -> int:
     """Cache tokens for a worker with `free` bytes: what it could ever use, but at most a quarter of the memory, as the
     buffer is there twice while it grows."""
     return max(LENGTH_STEP, min(wanted, free // 4 // geometry.bytes_per_token))
-
-
-def free_bytes(device: torch.device) -> int:
-    """Memory that may still be taken on a device; for CPU and MPS the machine's, within the container's bound."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return free_memory_bytes()
 
 
 def bucket(rows: int, length: int, max_rows: int, cache_tokens: int) -> tuple[int, int]:

@@ -17,11 +17,12 @@ from torch import Tensor
 from openrl.domain.errors import EngineBusy, FieldInvalid
 from openrl.domain.ids import DepotKey
 from openrl.domain.sampling import SampleResult
+from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.sample.adapters import Fetch, Policies
 from workers.sample.admission import Room, Wish, admit, passes
-from workers.sample.cache import Geometry, SlotCache, affordable_tokens, cache_argument, free_bytes
+from workers.sample.cache import Geometry, SlotCache, affordable_tokens, cache_argument
 from workers.sample.decode_pass import DecodePass
 from workers.sample.logits import Draw, Drawn
 from workers.sample.prompt_pass import PromptPass
@@ -60,7 +61,9 @@ class SampleEngine:
         self.tokens_drawn = 0  #: since the start
         self._decode_text, self._prefill_tokens = decode, prefill_tokens
         geometry = Geometry.of(base.module.config.get_text_config(), base.dtype, base.device)
-        cells = cache_tokens or affordable_tokens(geometry, max_rows * base.context_length, free_bytes(base.device))
+        cells = cache_tokens or affordable_tokens(
+            geometry, max_rows * base.context_length, available_bytes(base.device)
+        )
         self._cache = SlotCache(geometry, max_rows=max_rows, cache_tokens=cells)
         self._table = Table(self._cache)
         with_cache = {"use_cache": True, cache_argument(base.module.get_decoder()): self._cache}

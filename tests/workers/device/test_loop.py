@@ -101,7 +101,7 @@ def hold(loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor) ->
     """The device is busy until the gate opens."""
     trainer.gate.clear()
     pool.submit(loop.forward_backward, Batch("holder"), ONE)
-    until(lambda: loop.use().train.seconds > 0 and not loop._passes)
+    until(lambda: loop.use().train.seconds > 0 and not loop._waiting.batches)
 
 
 def test_batches_that_wait_together_become_one_pass(
@@ -110,7 +110,7 @@ def test_batches_that_wait_together_become_one_pass(
     hold(loop, trainer, pool)
     batches = (Batch("a", 20), Batch("b", bad=True), Batch("c", 40))
     done = [pool.submit(loop.forward_backward, batch, ONE) for batch in batches]
-    until(lambda: len(loop._passes) == 3)
+    until(lambda: len(loop._waiting.batches) == 3)
     trainer.gate.set()
     assert done[0].result(5).metrics["loss:sum"] == 20.0
     with pytest.raises(FieldInvalid):
@@ -134,7 +134,7 @@ def test_a_batch_is_told_what_it_had_of_its_pack(
     before = time.monotonic() - 7.0
     asked = ((Batch("a", 30), ONE, before), (Batch("b", 10), OTHER, None))
     done = [pool.submit(loop.forward_backward, *each) for each in asked]
-    until(lambda: len(loop._passes) == 2)
+    until(lambda: len(loop._waiting.batches) == 2)
     trainer.gate.set()
     first, second = (future.result(5).metrics for future in done)
     assert (first["pack_share:mean"], second["pack_share:mean"]) == (0.75, 0.25)
@@ -149,9 +149,9 @@ def test_one_tenants_many_large_batches_let_anothers_small_one_by(
 ) -> None:
     hold(loop, trainer, pool)
     done = [pool.submit(loop.forward_backward, Batch(f"large{number}", PACK_TOKENS), ONE) for number in range(8)]
-    until(lambda: len(loop._passes) == 8)
+    until(lambda: len(loop._waiting.batches) == 8)
     done.append(pool.submit(loop.forward_backward, Batch("small"), OTHER))
-    until(lambda: len(loop._passes) == 9)
+    until(lambda: len(loop._waiting.batches) == 9)
     trainer.gate.set()
     for future in done:
         future.result(5)
@@ -162,9 +162,9 @@ def test_one_tenants_many_large_batches_let_anothers_small_one_by(
 def test_calls_go_between_packs(loop: DeviceLoop[Batch], trainer: Trainer, pool: ThreadPoolExecutor) -> None:
     hold(loop, trainer, pool)
     done = [pool.submit(loop.forward_backward, Batch(f"large{number}", PACK_TOKENS), ONE) for number in range(4)]
-    until(lambda: len(loop._passes) == 4)
+    until(lambda: len(loop._waiting.batches) == 4)
     packs_before = [pool.submit(loop.call, lambda: len(trainer.passes)) for _ in range(3)]
-    until(lambda: len(loop._calls) == 3)
+    until(lambda: len(loop._waiting.calls) == 3)
     trainer.gate.set()
     assert [future.result(5) for future in packs_before] == [1, 1, 1]
     for future in done:
@@ -196,9 +196,9 @@ def test_optimizer_steps_that_wait_together_are_one_update_in_the_place_of_the_f
     done = []
     for number, run in enumerate(("a", "bad", "c")):
         done.append(pool.submit(loop.optim_step, run, AdamParams(learning_rate=float(number)), time.monotonic() - 9.0))
-        until(lambda: len(loop._steps) == len(done))
+        until(lambda: len(loop._waiting.steps) == len(done))
         pool.submit(loop.call, lambda: order.append("call") if trainer.steps else order.append("early call"))
-        until(lambda: len(loop._calls) == len(done) + 1)
+        until(lambda: len(loop._waiting.calls) == len(done) + 1)
     trainer.gate.set()
     first, third = done[0].result(5), done[2].result(5)
     with pytest.raises(GradientNotFinite):
@@ -307,7 +307,7 @@ def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecut
     hold(loop, trainer, pool)
     waiting = [pool.submit(loop.call, lambda: 1), pool.submit(loop.forward_backward, Batch("b"), ONE)]
     waiting.append(pool.submit(loop.optim_step, "a", AdamParams()))
-    until(lambda: len(loop._calls) == 2 and len(loop._passes) == 1)
+    until(lambda: len(loop._waiting.calls) == 2 and len(loop._waiting.batches) == 1)
     stopper = threading.Thread(target=loop.stop)
     stopper.start()
     for future in waiting:

@@ -11,16 +11,9 @@ from safetensors.torch import load, save
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import (
-    CallerError,
-    DatumTooLarge,
-    GradientNotFinite,
-    MemoryRanOut,
-    RunNotFound,
-    UpdateNotFinite,
-    WeightsUnsupported,
-)
+from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound, UpdateNotFinite, WeightsUnsupported
 from openrl.domain.full_run_errors import FullRunsOff, FullRunTaken, FullRunWontFit
+from openrl.domain.memory_errors import DatumTooLarge, MemoryRanOut
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import DType

@@ -22,7 +22,7 @@ from workers.train.fused_adam import Outcome
 from workers.train.group.link import Link
 from workers.train.group.pulse import Lost
 from workers.train.group.split import Split
-from workers.train.group.verbs import Drop, Put, Step, Steps, Stop, Train, Verb, encode
+from workers.train.group.verbs import Drop, Put, Step, Stop, Train, Verb, encode
 from workers.train.run_state import RunState
 
 log = logging.getLogger(__name__)
@@ -66,13 +66,15 @@ class GroupEngine(TrainEngine):
         return results
 
     def optim_step(self, run_id: str, params: AdamParams) -> dict[str, float]:
-        with self._together(Step(run_id, params)):
-            return super().optim_step(run_id, params)
+        (outcome,) = self.optim_steps([(run_id, params)])
+        if not isinstance(outcome, dict):
+            raise outcome
+        return outcome
 
     def optim_steps(self, asked: Sequence[tuple[str, AdamParams]]) -> list[Outcome]:
-        with self._together(Steps(list(asked))) as end:
+        with self._together(Step(list(asked))) as end:
             results = super().optim_steps(asked)
-            end.told = told_of_steps(results)
+            end.told = told(results)
         return results
 
     def stop(self) -> None:
@@ -112,14 +114,16 @@ class _End:
     told: str = DONE
 
 
-def told(results: Sequence[BatchResult | CallerError]) -> str:
-    """What ranks must have alike of a forward_backward: each batch's loss to the bit, or its error."""
-    ends = [
-        each.metrics["loss:sum"].hex() if isinstance(each, BatchResult) else type(each).__name__ for each in results
-    ]
-    return " ".join(ends)
+def told(results: Sequence[BatchResult | CallerError] | Sequence[Outcome]) -> str:
+    """What ranks must have alike: of each batch its loss and of each step its gradient's norm, to the bit; or the
+    error."""
+    return " ".join(map(_told, results))
 
 
-def told_of_steps(results: Sequence[Outcome]) -> str:
-    """The same of several optimizer steps: each gradient's norm, or its error."""
-    return " ".join(each["grad_norm"].hex() if isinstance(each, dict) else type(each).__name__ for each in results)
+def _told(result: BatchResult | Outcome) -> str:
+    match result:
+        case BatchResult():
+            return result.metrics["loss:sum"].hex()
+        case dict():
+            return result["grad_norm"].hex()
+    return type(result).__name__

@@ -2,9 +2,9 @@
 
 from openrl.domain.errors import CallerError
 from workers.train.engine import TrainEngine
-from workers.train.group.engine import DONE, told, told_of_steps
+from workers.train.group.engine import DONE, told
 from workers.train.group.link import Link
-from workers.train.group.verbs import Drop, Put, Step, Steps, Stop, Train, Verb, decode_verb
+from workers.train.group.verbs import Drop, Put, Step, Stop, Train, Verb, decode_verb
 
 
 def follow(link: Link, engine: TrainEngine) -> None:
@@ -27,7 +27,5 @@ def _carry_out(link: Link, engine: TrainEngine, verb: Verb) -> str:
         case Train():
             return told(engine.forward_backward(verb.batches))
         case Step():
-            engine.optim_step(verb.run, verb.params)
-        case Steps():
-            return told_of_steps(engine.optim_steps(verb.asked))
+            return told(engine.optim_steps(verb.asked))
     return DONE

@@ -27,12 +27,7 @@ class Train(msgspec.Struct, frozen=True, tag=True):
 
 
 class Step(msgspec.Struct, frozen=True, tag=True):
-    run: str
-    params: AdamParams
-
-
-class Steps(msgspec.Struct, frozen=True, tag=True):
-    """Several runs' steps in one go."""
+    """An optimizer step of each of these runs."""
 
     asked: list[tuple[str, AdamParams]]
 
@@ -41,7 +36,7 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """The group ends as it should."""
 
 
-Verb = Put | Drop | Train | Step | Steps | Stop
+Verb = Put | Drop | Train | Step | Stop
 
 
 class Part(msgspec.Struct, frozen=True):

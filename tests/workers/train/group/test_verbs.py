@@ -12,7 +12,6 @@ from workers.train.group.verbs import (
     Part,
     Put,
     Step,
-    Steps,
     Stop,
     Train,
     Verb,
@@ -36,8 +35,7 @@ VERBS: list[Verb] = [
             )
         ]
     ),
-    Step("s:train:0", AdamParams(learning_rate=0.5)),
-    Steps([("s:train:0", AdamParams(learning_rate=0.5)), ("s:train:1", AdamParams())]),
+    Step([("s:train:0", AdamParams(learning_rate=0.5)), ("s:train:1", AdamParams())]),
     Stop(),
 ]
 
