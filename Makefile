@@ -40,7 +40,7 @@ imports: install ## Imports fall one way
 	$(BIN)/lint-imports
 
 unit: install ## Quick tests, no network
-	$(BIN)/pytest -m "not live and not gpu"
+	$(BIN)/pytest -n auto -m "not live and not gpu"
 
 live: install cookbook ## Tests with a real broker and real worker processes
 	$(BIN)/pytest -m live

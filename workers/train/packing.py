@@ -133,7 +133,7 @@ def plan(rows: Sequence[Row], texts: Mapping[Row, bytes], pack_tokens: int, hold
     if paying and sum(row.length for row in others) < FULL_TOKENS:
         paying += [Family((row,), row.length) for row in others if holds(_padded(1, row.length), False)]
         others = [row for row in others if not holds(_padded(1, row.length), False)]
-    yield from _folded(paying, pack_tokens, holds)
+    yield from _folded(paying, texts, pack_tokens, holds)
     yield from passes(others, pack_tokens, holds)
 
 
@@ -203,12 +203,12 @@ def _fits(family: Family, holds: Holds) -> bool:
     return holds(family.load, False) or (family.tokens < 2 * FULL_TOKENS and holds(family.load, True))
 
 
-def _folded(found: Sequence[Family], pack_tokens: int, holds: Holds) -> Iterator[Pass]:
+def _folded(found: Sequence[Family], texts: Mapping[Row, bytes], pack_tokens: int, holds: Holds) -> Iterator[Pass]:
     """Families by falling length, so that attention has little padding."""
     taken: list[Family] = []
     recompute = False
     for family in sorted(found, key=lambda family: -family.longest):
-        if taken and not _joins(family, taken, pack_tokens, holds, recompute):
+        if taken and not _joins(family, taken, texts, pack_tokens, holds, recompute):
             yield _joined(taken, recompute)
             taken = []
         if not taken:
@@ -222,14 +222,32 @@ def _joined(taken: Sequence[Family], recompute: bool) -> Pass:
     return Pass([row for each in taken for row in each.rows], folded=True, recompute=recompute)
 
 
-def _joins(family: Family, taken: Sequence[Family], pack_tokens: int, holds: Holds, recompute: bool) -> bool:
+def _joins(
+    family: Family,
+    taken: Sequence[Family],
+    texts: Mapping[Row, bytes],
+    pack_tokens: int,
+    holds: Holds,
+    recompute: bool,
+) -> bool:
     joined = [*taken, family]
-    tokens = sum(each.tokens for each in joined)
-    held = sum(each.held for each in joined)
-    rows = sum(len(each.rows) for each in joined)
-    unfolded = taken[0].longest * rows
-    if tokens + ATTENTION * (unfolded - tokens) > pack_tokens:
+    load = _load(joined, texts)
+    unfolded = load.longest * load.rows
+    if load.tokens + ATTENTION * (unfolded - load.tokens) > pack_tokens:
         return False
-    if not holds(Load(rows=rows, longest=taken[0].longest, tokens=tokens, targets=held), recompute):
+    if not holds(load, recompute):
         return False
-    return tokens < FULL_TOKENS or unfolded - held <= 2 * WASTE * unfolded
+    return load.tokens < FULL_TOKENS or unfolded - load.targets <= 2 * WASTE * unfolded
+
+
+def _load(found: Sequence[Family], texts: Mapping[Row, bytes]) -> Load:
+    """Of a folded pass. Families that begin alike share in another way together than apart."""
+    firsts = {(each.rows[0].batch, texts[each.rows[0]][:4]) for each in found}
+    if len(firsts) < len(found):
+        return load_of(_joined(found, recompute=False), texts)
+    return Load(
+        rows=sum(len(each.rows) for each in found),
+        longest=max(each.longest for each in found),
+        tokens=sum(each.tokens for each in found),
+        targets=sum(each.held for each in found),
+    )
