@@ -1,12 +1,13 @@
 """Does a server slow down as runs pile up that nobody uses any more?
 
 The round trips of a client are timed on a fresh server; then many runs are made, trained one step, sampled from and
-left, half of them by clients that close their session and half by clients that go away without a word; then the round
-trips of a new client are timed again. The load is `crowd_load.py`. With `--reference-url` the first round trips are
-taken from another server too.
+left, half of them by clients that close their session and half by clients that go away without a word; then, once the
+state of the last runs is in the depot (`--settle`), the round trips of a new client are timed again. The load is
+`crowd_load.py`. With `--reference-url` the first round trips are taken from another server too.
 """
 
 import argparse
+import time
 
 from driving import Side, add_reference, loading, reference, showing
 from rich.progress import Progress
@@ -39,10 +40,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000, help="made and left (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=200, help="of round trips (default %(default)s)")
     parser.add_argument("--rank", type=int, default=8, help="of the adapters (default %(default)s)")
+    parser.add_argument(
+        "--settle", type=float, default=15.0, help="seconds from the last run's leave on (default %(default)s)"
+    )
     add_reference(parser)
     args = parser.parse_args()
     if args.quick:
-        args.runs, args.rounds = 20, 10
+        args.runs, args.rounds, args.settle = 20, 10, 0.0
     report = Report("crowd", args)
 
     with serving(args, "tiny") as server, showing() as progress:
@@ -50,6 +54,7 @@ def main() -> None:
         first = round_trips(here, args, progress, "at first")
         theirs = round_trips(there, args, progress, "at first") if there else {}
         left(here, args, progress)
+        time.sleep(args.settle)
         after = round_trips(here, args, progress, "afterwards")
     for name in first:
         report[f"{name}_p50_ms"] = first[name]
