@@ -1,9 +1,10 @@
 """Does a server slow down as runs pile up that nobody uses any more?
 
 The round trips of a client are timed on a fresh server; then many runs are made, trained one step, sampled from and
-left, half of them by clients that close their session and half by clients that go away without a word; then, once the
-state of the last runs is in the depot (`--settle`), the round trips of a new client are timed again. The load is
-`crowd_load.py`. With `--reference-url` the first round trips are taken from another server too.
+left, half of them by clients that close their session and half by clients that go away without a word; then the round
+trips of a new client are timed again: at once, while the state of the last runs is written to the depot, and when that
+is done (`--settle`). The load is `crowd_load.py`. With `--reference-url` the first round trips are taken from another
+server too.
 """
 
 import argparse
@@ -34,6 +35,15 @@ def left(side: Side, args: argparse.Namespace, progress: Progress) -> None:
             load.until("done", lambda: progress.advance(bar))
 
 
+def entered(report: Report, when: str, first: dict[str, float], trips: dict[str, float]) -> None:
+    """Round trips by the first ones, and the worst of them."""
+    ratios = {name: trips[name] / first[name] for name in first}
+    for name, ratio in ratios.items():
+        report[f"{when}_{name}_p50_ms"] = trips[name]
+        report[f"{when}_{name}_ratio"] = ratio
+    report[f"{when}_ratio"] = max(ratios.values())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_common(parser)
@@ -41,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200, help="of round trips (default %(default)s)")
     parser.add_argument("--rank", type=int, default=8, help="of the adapters (default %(default)s)")
     parser.add_argument(
-        "--settle", type=float, default=15.0, help="seconds from the last run's leave on (default %(default)s)"
+        "--settle", type=float, default=15.0, help="seconds until the last round trips (default %(default)s)"
     )
     add_reference(parser)
     args = parser.parse_args()
@@ -54,13 +64,13 @@ def main() -> None:
         first = round_trips(here, args, progress, "at first")
         theirs = round_trips(there, args, progress, "at first") if there else {}
         left(here, args, progress)
+        after = round_trips(here, args, progress, "at once")
         time.sleep(args.settle)
-        after = round_trips(here, args, progress, "afterwards")
+        settled = round_trips(here, args, progress, "settled")
     for name in first:
         report[f"{name}_p50_ms"] = first[name]
-        report[f"after_{args.runs}_{name}_p50_ms"] = after[name]
-        report[f"after_{args.runs}_{name}_ratio"] = after[name] / first[name]
-    report[f"after_{args.runs}_ratio"] = max(after[name] / first[name] for name in first)
+    for when, trips in ((f"after_{args.runs}", after), (f"settled_{args.runs}", settled)):
+        entered(report, when, first, trips)
     for name, value in theirs.items():
         report[f"ref_{name}_p50_ms"] = value
         report[f"ratio_{name}_p50_ms"] = first[name] / value

@@ -64,7 +64,7 @@ def test_a_pack_is_as_large_as_throughput_needs_but_for_the_last_part() -> None:
 def test_one_size_does_not_blind_it_and_old_packs_are_forgotten() -> None:
     cost = Cost(FULL)
     assert usual(crowd(cost, machine(0.002, 1e-4), 1000, 150)[-40:]) == 1
-    assert usual(crowd(cost, machine(0.5, 1e-4), 1000, 300)[-40:]) == 16, "the machine has changed"
+    assert usual(crowd(cost, machine(0.45, 1e-4), 1000, 210)[-40:]) == 16, "the machine has changed"
     assert usual(crowd(cost, machine(0.002, 1e-4), 1000, 300)[-40:]) == 1, "and back"
 
 
