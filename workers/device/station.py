@@ -18,8 +18,8 @@ from workers.expiry import expire, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
-from workers.sample.copies import Copies
-from workers.sample.engine import SampleEngine
+from workers.sample.torch.copies import Copies
+from workers.sample.torch.engine import SampleEngine
 from workers.sample.work import SampleWork
 from workers.station import Station, step
 from workers.ticker import Ticker

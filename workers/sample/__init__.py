@@ -1,1 +1,1 @@
-"""The sampler: continuous batching of many policies on one base model."""
+"""Sampling: ops handed to an engine, which is one of ours on torch or vLLM."""

@@ -1,8 +1,8 @@
 import torch
 
-from workers.sample.cache import Geometry, SlotCache
-from workers.sample.rows import Job, Row
-from workers.sample.table import Table
+from workers.sample.torch.cache import Geometry, SlotCache
+from workers.sample.torch.rows import Job, Row
+from workers.sample.torch.table import Table
 
 GEOMETRY = Geometry(1, 1, 2, torch.float32, torch.device("cpu"))
 

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.sample.cache import Geometry, SlotCache, affordable_tokens, bucket
+from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, bucket
 
 GEOMETRY = Geometry(2, 2, 4, torch.float32, torch.device("cpu"))
 

@@ -19,8 +19,8 @@ from openrl.domain.tensor import DType, Tensor
 from workers.device.loop import DeviceLoop
 from workers.model.base import BaseModel
 from workers.model.model_files import parameters, put, to_files
-from workers.sample.copies import Copies
-from workers.sample.engine import SampleEngine
+from workers.sample.torch.copies import Copies
+from workers.sample.torch.engine import SampleEngine
 from workers.train.engine import Batch, TrainEngine
 from workers.train.seat import Seat
 

@@ -19,7 +19,7 @@ from workers.model.adapter_files import from_files
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.lora import AdapterStack, Mix, MixPart
-from workers.sample.joined import Joined, JoinedPart
+from workers.sample.torch.joined import Joined, JoinedPart
 
 Fetch = Callable[[DepotKey], Mapping[str, bytes]]
 

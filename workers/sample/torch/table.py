@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
-from workers.sample.cache import SlotCache
-from workers.sample.rows import PrefixKey, Row
+from workers.sample.torch.cache import SlotCache
+from workers.sample.torch.rows import PrefixKey, Row
 
 
 class Table:

@@ -5,7 +5,7 @@ import torch
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.tensor import DType
 from workers.model.arrays import to_domain
-from workers.sample import prompt_logprobs
+from workers.sample.torch import prompt_logprobs
 
 PROMPT = [int(token) for token in np.random.default_rng(1).integers(3, 97, 24)]
 LENGTH = len(PROMPT)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from workers.model.lora import AdapterStack, MixPart
-from workers.sample.joined import Joined, JoinedPart
+from workers.sample.torch.joined import Joined, JoinedPart
 
 
 def one_by_one(adapters, index, name, x, y):

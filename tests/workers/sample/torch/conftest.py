@@ -17,7 +17,7 @@ from openrl.domain.tensor import Tensor as Raw
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.lora import Mix
-from workers.sample.engine import SampleEngine, SampleRequest
+from workers.sample.torch.engine import SampleEngine, SampleRequest
 
 VOCAB = 97
 SIZES = {

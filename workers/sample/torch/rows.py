@@ -11,11 +11,11 @@ from openrl.domain.ids import DepotKey
 from openrl.domain.sampling import SampleResult, Sequence, StopReason, TopLogprobs
 from openrl.domain.tensor import DType
 from workers.model.arrays import to_domain
-from workers.sample.logits import Choice
-from workers.sample.prompt_logprobs import PromptScores, top_logprobs
-from workers.sample.randomness import stream
 from workers.sample.request import SampleRequest
-from workers.sample.stopping import Decode, Stopper
+from workers.sample.torch.logits import Choice
+from workers.sample.torch.prompt_logprobs import PromptScores, top_logprobs
+from workers.sample.torch.randomness import stream
+from workers.sample.torch.stopping import Decode, Stopper
 
 PrefixKey = tuple[DepotKey | None, bytes]
 

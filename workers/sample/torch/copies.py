@@ -21,8 +21,8 @@ from openrl.domain.policy import holds_model
 from openrl.domain.sampling import SampleResult
 from workers.model.base import BaseModel
 from workers.model.model_files import from_files, parameters, put
-from workers.sample.adapters import Fetch
-from workers.sample.engine import LOAD_WAIT_SECONDS, SampleEngine, SampleRequest
+from workers.sample.torch.adapters import Fetch
+from workers.sample.torch.engine import LOAD_WAIT_SECONDS, SampleEngine, SampleRequest
 
 
 @dataclass(slots=True)

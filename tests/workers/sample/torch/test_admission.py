@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.sample.admission import Room, Wish, admit, fitting, passes
+from workers.sample.torch.admission import Room, Wish, admit, fitting, passes
 
 
 def room(**changes):

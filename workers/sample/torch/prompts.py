@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from openrl.domain.ids import DepotKey
-from workers.sample.rows import Job, PrefixKey
+from workers.sample.torch.rows import Job, PrefixKey
 
 
 @dataclass(slots=True)

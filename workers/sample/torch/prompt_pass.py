@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from workers.model.base import BaseModel
-from workers.sample.adapters import Policies
-from workers.sample.prompt_logprobs import score_prompt
-from workers.sample.prompts import Prompt
-from workers.sample.table import Table
+from workers.sample.torch.adapters import Policies
+from workers.sample.torch.prompt_logprobs import score_prompt
+from workers.sample.torch.prompts import Prompt
+from workers.sample.torch.table import Table
 
 
 class PromptPass:

@@ -20,17 +20,17 @@ from openrl.domain.sampling import SampleResult
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
-from workers.sample.adapters import Fetch, Policies
-from workers.sample.admission import Room, Wish, admit, passes
-from workers.sample.cache import Geometry, SlotCache, affordable_tokens, cache_argument
-from workers.sample.decode_pass import DecodePass
-from workers.sample.logits import Draw, Drawn
-from workers.sample.prompt_pass import PromptPass
-from workers.sample.prompts import Prompt, by_prompt
 from workers.sample.request import SampleRequest, check
-from workers.sample.rows import Job, PrefixKey, Row, take_top
-from workers.sample.stopping import Decode
-from workers.sample.table import Table
+from workers.sample.torch.adapters import Fetch, Policies
+from workers.sample.torch.admission import Room, Wish, admit, passes
+from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, cache_argument
+from workers.sample.torch.decode_pass import DecodePass
+from workers.sample.torch.logits import Draw, Drawn
+from workers.sample.torch.prompt_pass import PromptPass
+from workers.sample.torch.prompts import Prompt, by_prompt
+from workers.sample.torch.rows import Job, PrefixKey, Row, take_top
+from workers.sample.torch.stopping import Decode
+from workers.sample.torch.table import Table
 
 __all__ = ["SampleEngine", "SampleRequest"]
 

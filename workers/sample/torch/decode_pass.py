@@ -11,10 +11,10 @@ from torch import Tensor
 
 from workers.model.base import BaseModel
 from workers.model.lora import Mix
-from workers.sample.adapters import Policies
-from workers.sample.logits import Draw, Drawn
-from workers.sample.masks import MaskPlan
-from workers.sample.table import Table
+from workers.sample.torch.adapters import Policies
+from workers.sample.torch.logits import Draw, Drawn
+from workers.sample.torch.masks import MaskPlan
+from workers.sample.torch.table import Table
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ import pytest
 
 from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
 from workers.model.adapter_files import to_files
-from workers.sample.adapters import Policies
+from workers.sample.torch.adapters import Policies
 
 PROMPT = list(range(20, 33))
 

@@ -1,0 +1,1 @@
+"""The torch sample engine: continuous batching of many policies on one base model."""
