@@ -1,10 +1,10 @@
 """The depot over fsspec: one URL, one root; see `port.Depot` for what it promises.
 
 A key is a relative path of plain names, `adapters/3f9a/adapter_model.safetensors`; a name with a leading dot is ours. A
-folder is complete once its manifest, a file that lists the others with their sizes, is there.
+folder is complete once its manifest is there (`manifest.py`). Where the store cannot let a whole folder appear at once,
+each writer's files lie below the folder apart from others', and the manifest tells whose count.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,7 +13,9 @@ from uuid import uuid4
 from fsspec.core import url_to_fs
 
 from openrl.depot.carriers import Carrier, Disk, Remote
-from openrl.domain.errors import DepotUnreachable
+from openrl.depot.manifest import Manifest
+from openrl.depot.port import Standing
+from openrl.domain.errors import DepotDamaged, DepotUnreachable
 
 MANIFEST = ".complete"
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)  #: a key below a file, or a folder's, is none
@@ -43,26 +45,39 @@ class FsspecDepot:
         with self._reached(), suppress(*ABSENT):
             self._carrier.remove(_valid(key))
 
-    def put_folder(self, key: str, files: Mapping[str, bytes | memoryview]) -> int:
-        """The bytes of the folder that stands there afterwards, this writer's or an earlier one's."""
+    def put_folder(self, key: str, files: Mapping[str, bytes | memoryview]) -> Standing:
         assert files, f"{key}: an empty folder"
-        sizes = self._manifest(_valid(key))
-        if sizes is None:
-            sizes = {_valid(name): len(data) for name, data in files.items()}
-            with self._reached():
-                self._carrier.write_tree(key, {**files, MANIFEST: json.dumps(sizes).encode()}, last=MANIFEST)
-        return sum(sizes.values())
+        standing = self._manifest(_valid(key))
+        if standing is None:
+            standing = self._written(key, {_valid(name): data for name, data in files.items()})
+        return Standing(standing.size_bytes, same=standing.holds(files))
+
+    def _written(self, key: str, files: Mapping[str, bytes | memoryview]) -> Manifest:
+        """Of the folder that stands there now."""
+        mine = Manifest.of(files, "" if self._carrier.atomic else uuid4().hex)
+        tree = {mine.path(name): data for name, data in files.items()}
+        with self._reached():
+            if self._carrier.write_tree(key, {**tree, MANIFEST: mine.encoded()}, last=MANIFEST):
+                return mine
+        standing = self._manifest(key)
+        if standing is None:
+            raise DepotUnreachable(self.url, f"{key} was deleted while it was written")
+        if standing.at != mine.at:  # else a store told that ours was there before, after an answer of its got lost
+            for path in tree:
+                self.delete(f"{key}/{path}")
+        return standing
 
     def get_folder(self, key: str) -> dict[str, bytes]:
-        """Raises KeyError where it is not complete, DepotUnreachable where a file was lost or cut short since."""
-        sizes = self._manifest(_valid(key))
-        if sizes is None:
+        """Raises KeyError where it is not complete or has just been deleted, DepotDamaged where bytes are not those that
+        were written."""
+        manifest = self._manifest(_valid(key))
+        if manifest is None:
             raise KeyError(key)
         with self._reached(key):
-            files = {name: self._carrier.read(f"{key}/{name}") for name in sizes}
+            files = {name: self._carrier.read(f"{key}/{manifest.path(name)}") for name in manifest.files}
         for name, data in files.items():
-            if len(data) != sizes[name]:
-                raise DepotUnreachable(self.url, f"{key}/{name} is damaged: {len(data)} of {sizes[name]} bytes")
+            if problem := manifest.problem(name, data):
+                raise DepotDamaged(self.url, f"{key}/{name} is damaged: {problem}")
         return files
 
     def has_folder(self, key: str) -> bool:
@@ -86,19 +101,22 @@ class FsspecDepot:
             self._carrier.write(probe, data)
             read = self._carrier.read(probe)
             self._carrier.remove(probe)
+            alone = self._carrier.write_tree(probe, {"a": data, MANIFEST: data}, last=MANIFEST)
+            self._carrier.remove_tree(probe, first=MANIFEST)
             self._carrier.tidy()
         except Exception as error:  # stores have exceptions of their own for a bad login or a missing bucket
             raise DepotUnreachable(self.url, _told(error)) from error
-        if read != data:
+        if read != data or not alone:
             raise DepotUnreachable(self.url, "what was written is not what is read")
 
-    def _manifest(self, key: str) -> dict[str, int] | None:
+    def _manifest(self, key: str) -> Manifest | None:
         with self._reached():
             try:
-                sizes: dict[str, int] = json.loads(self._carrier.read(f"{key}/{MANIFEST}"))
+                return Manifest.decoded(self._carrier.read(f"{key}/{MANIFEST}"))
             except ABSENT:
                 return None
-        return sizes
+            except ValueError as error:
+                raise DepotDamaged(self.url, f"{key}/{MANIFEST} is damaged: {error}") from error
 
     @contextmanager
     def _reached(self, key: str | None = None) -> Iterator[None]:

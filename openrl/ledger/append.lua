@@ -1,6 +1,7 @@
--- ARGV[3] max_waiting_per_tenant  [4] id  [5] once  [6] tenant  [7] run ('' for none)  [8] turn  [9...] the row
+-- ARGV[3] max_waiting_per_tenant  [4] id  [5] once  [6] tenant  [7] run ('' for none)  [8] turn
+-- [9] policy that it writes or samples ('' for none)  [10...] the row
 -- -> word, id of the first op, its status, bells
-local id, once, tenant, run, turn = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local id, once, tenant, run, turn, policy = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
 
 local first = redis.call('GET', p .. 'once:' .. once)
 if first then return { 'known', first, redis.call('HGET', p .. 'op:' .. first, 'status'), bells } end
@@ -8,6 +9,10 @@ if first then return { 'known', first, redis.call('HGET', p .. 'op:' .. first, '
 local next = run ~= '' and next_turn(run)
 if next and (turn < next or redis.call('SISMEMBER', p .. 'skips:' .. run, turn) == 1) then
   return { 'passed', id, '', bells }
+end
+
+if run == '' and policy ~= '' and redis.call('ZSCORE', p .. 'retired', policy) then
+  return { 'retired', id, '', bells }
 end
 
 -- The very turn that others wait for is let in: refusing it would keep their places taken.
@@ -18,8 +23,9 @@ end
 
 redis.call('SET', p .. 'once:' .. once, id)
 redis.call('HSET', p .. 'op:' .. id, 'status', 'waiting', 'attempts', 0, 'epoch', 0, 'once', once, 'tenant', tenant,
-  'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 9))
+  'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 10))
 redis.call('HINCRBY', p .. 'tenants', tenant, 1)
+if policy ~= '' then redis.call('HINCRBY', p .. 'needed', policy, 1) end
 if not next then
   ready(id)
 else

@@ -25,6 +25,7 @@ from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger.leases import Leases
+from openrl.ledger.policies import PolicyUse
 from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Swept
 from openrl.ledger.turns import Turns
 
@@ -58,6 +59,7 @@ class MemoryLedger:
         self._ring, self._limits, self._clock = ring, limits or Limits(), clock
         self._holder = WorkerId(holder)
         self._leases = Leases(clock, self._limits.hold_seconds)
+        self._policies = PolicyUse(clock)
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
         self._runs: defaultdict[RunId, Turns] = defaultdict(Turns)
@@ -79,6 +81,7 @@ class MemoryLedger:
                 return first
             run = self._runs[op.run] if isinstance(op, TrainOp) else None
             self._admit(op, run)
+            self._policies.begin(op)
             self._once[op.once] = op.id
             self._rows[op.id] = _Row(op, bell, self._clock())
             self._waiting[op.tenant] += 1
@@ -91,6 +94,7 @@ class MemoryLedger:
         return op.id
 
     def _admit(self, op: Op, run: Turns | None) -> None:
+        self._policies.check(op)
         awaited = False
         if run is not None and isinstance(op, TrainOp):
             if run.is_over(op.turn):
@@ -201,6 +205,10 @@ class MemoryLedger:
             self._runs[run].journal.clear()
             return self._leases.forget(run)
 
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        with self._lock:
+            return self._policies.retire(policy, unused_seconds)
+
     def _may_release(self, run: RunId) -> bool:
         here = self._here(run)
         return self._leases.has(self._holder, run) and (here is None or here.status is not Status.HELD)
@@ -264,6 +272,7 @@ class MemoryLedger:
         row.status = Status.FAILED if result is None else Status.DONE
         row.result, row.failure, row.due = result, failure, self._clock()
         self._waiting[op.tenant] -= 1
+        self._policies.end(op)
         if isinstance(op, TrainOp):
             self._end(self._runs[op.run], op.turn)
         for tell in self.on_settled:
@@ -325,6 +334,7 @@ class MemoryLedger:
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
         with self._lock:
+            self._policies.sweep()
             rung_again = sum(map(self._ring_again, self._due(Status.WAITING)))
             for holder in self._leases.lapsed():
                 self._bury(holder)

@@ -18,6 +18,7 @@ from openrl.domain.outcome import Failure, Record, Result
 Ring = Callable[[Bell], None]
 
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
+POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
 
 class Shelf(Protocol):
@@ -87,7 +88,7 @@ class Swept:
 class Ledger(Protocol):
     def append(self, op: Op, bell: Bell) -> OpId:
         """Record an op and ring it if its turn has come. A repeat (same `op.once`) answers the first op's id and
-        does nothing else. Raises TurnPassed, TooManyWaiting."""
+        does nothing else. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a retired policy."""
         ...
 
     def skip(self, run: RunId, turn: int) -> None:
@@ -136,6 +137,11 @@ class Ledger(Protocol):
     def forget(self, run: RunId) -> DepotKey | None:
         """Nobody will go on with the run: end its lease and its journal. Answers the key of its snapshot, for deletion.
         Raises TurnUnsettled where ops still wait for it."""
+        ...
+
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        """A policy version is about to be deleted: ops that would sample it are refused from now on. False, and nothing
+        done, where an unsettled op writes or samples it, or one did within so many seconds."""
         ...
 
     def done(self, held: Held, result: Result) -> None:

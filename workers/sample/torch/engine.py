@@ -98,10 +98,6 @@ class SampleEngine:
         """Hand over a policy's weights in memory, see Policies.put."""
         self.policies.put(key, shape, flat)
 
-    def put_files(self, key: DepotKey, files: Mapping[str, bytes]) -> None:
-        """Hand over a policy as adapter files, see Policies.put_files."""
-        self.policies.put_files(key, files)
-
     @property
     def idle(self) -> bool:
         return not (self._inbox or self._waiting or self._table)
