@@ -100,6 +100,11 @@ class Retention(BaseModel, extra="forbid", frozen=True):
     """How long after a session finished its runs and unnamed sampler weights are kept; checkpoints stay."""
     silent_seconds: float = Field(86_400.0, gt=0)
     """The same for a session whose client fell silent without a word."""
+    unnamed_per_run: int = Field(16, ge=1)
+    """Sampler weights without a name that a run keeps while its session goes on: the newest so many, and all that were
+    used within `unused_seconds`. Older ones are removed; a named checkpoint never is."""
+    unused_seconds: float = Field(600.0, ge=0, le=86_400)
+    """How long nobody must have sampled from weights without a name before they may be removed."""
 
 
 class LedgerRules(BaseModel, extra="forbid", frozen=True):

@@ -15,8 +15,8 @@ def test_a_policy_that_nobody_needs_is_retired_and_samples_of_it_are_refused(sce
     with pytest.raises(WeightsRemoved, match=r"weights of s were removed.*save_weights_for_sampler\(name\)"):
         scene.sample(policy=POLICY)
     assert scene.ledger.waiting("anna") == 0
-    for policy in (OTHER, None):
-        scene.claim(scene.sample(1, policy=policy))
+    for number, policy in enumerate((OTHER, None)):
+        scene.claim(scene.sample(number, policy=policy))
     assert scene.ledger.retire(POLICY, 60.0), "again, as after a crash"
 
 

@@ -14,7 +14,7 @@ from workers.admission import Admitted
 from workers.device.loop import DeviceLoop
 from workers.device.training import pack_tokens, train, trainer_on
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
-from workers.expiry import expire, release
+from workers.expiry import expire, prune, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
@@ -88,6 +88,7 @@ def load(source: str, settings: Settings, member: "Member | None" = None, engine
 
 def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
     expire(catalog, here.depot)
+    prune(catalog, here.ledger, here.depot, settings.retention)
     release(catalog, here.ledger, here.depot, settings.retention)
 
 
