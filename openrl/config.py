@@ -74,6 +74,9 @@ class Sample(BaseModel, extra="forbid", frozen=True):
     """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
     full_copies: int = Field(2, ge=1)
     """Policy versions with all weights that a worker keeps at once, each a model of its own, if its memory allows."""
+    policy_cache_mb: int = Field(4096, ge=0)
+    """Policy versions that a sample worker keeps on its disk, in `policy-cache` in the data directory, so that it
+    fetches each once; workers of one machine share them. 0 keeps none, as does a depot in a folder of the same disk."""
 
 
 class Worker(BaseModel, extra="forbid", frozen=True):

@@ -7,6 +7,7 @@ crash leaves. Sampler weights are retired in the ledger before: a sample finds t
 
 import logging
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 from openrl.catalog.repository import Catalog
 from openrl.config import Retention
@@ -33,14 +34,12 @@ def expire(catalog: Catalog, depot: Depot) -> None:
 
 def prune(catalog: Catalog, ledger: Ledger, depot: Depot, rules: Retention) -> None:
     """Remove what runs have of unnamed sampler weights beyond the newest, unless it is needed or was of late."""
-    surplus = catalog.surplus_policies(
-        newest=rules.unnamed_per_run,
-        made_before=datetime.now(UTC) - timedelta(seconds=rules.unused_seconds),
-        limit=AT_MOST,
-    )
-    removed = [key for key in surplus if _remove(catalog, ledger, depot, key, rules.unused_seconds)]
+    made_before = datetime.now(UTC) - timedelta(seconds=rules.unused_seconds)
+    surplus = catalog.surplus_policies(newest=rules.unnamed_per_run, made_before=made_before)
+    removals = (key for key in surplus if _remove(catalog, ledger, depot, key, rules.unused_seconds))
+    removed = len(list(islice(removals, AT_MOST)))
     if removed:
-        log.info("sampler weights removed: %d", len(removed), extra={"action": "prune"})
+        log.info("sampler weights removed: %d", removed, extra={"action": "prune"})
 
 
 def _remove(catalog: Catalog, ledger: Ledger, depot: Depot, policy: DepotKey, unused_seconds: float) -> bool:
@@ -79,4 +78,5 @@ def _release(catalog: Catalog, ledger: Ledger, depot: Depot, session: Session) -
         if snapshot is not None:
             depot.delete_folder(snapshot)
     unnamed = [key for key in catalog.session_policies(session.tenant, session.id) if key.startswith(UNNAMED)]
-    return all([_remove(catalog, ledger, depot, key, 0.0) for key in unnamed])
+    removed = [_remove(catalog, ledger, depot, key, 0.0) for key in unnamed]
+    return all(removed)

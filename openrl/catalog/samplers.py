@@ -48,7 +48,7 @@ class Samplers(Sessions):
         with self._database.reading() as connection:
             return {DepotKey(key) for key in connection.execute(query).scalars()}
 
-    def surplus_policies(self, *, newest: int, made_before: datetime, limit: int) -> list[DepotKey]:
+    def surplus_policies(self, *, newest: int, made_before: datetime) -> list[DepotKey]:
         """Of all runs the unnamed policies that have so many newer ones in their run, and whose samplers were all made
         before then; the oldest first."""
         living = samplers.c.run_id.is_not(None) & samplers.c.removed_at.is_(None)
@@ -59,8 +59,7 @@ class Samplers(Sessions):
         ranked = select(made.c.policy, made.c.first, made.c.last, place.label("place")).subquery()
         surplus = select(ranked.c.policy).where(ranked.c.place > newest, ranked.c.last < made_before)
         with self._database.reading() as connection:
-            found = connection.execute(surplus.order_by(ranked.c.first).limit(limit)).scalars()
-            return [DepotKey(key) for key in found]
+            return [DepotKey(key) for key in connection.execute(surplus.order_by(ranked.c.first)).scalars()]
 
     def policy_removed(self, policy: DepotKey) -> None:
         """Its weights are gone: samplers of it say so from now on. Again, it changes nothing."""

@@ -52,26 +52,26 @@ class Disk:
 
     def __init__(self, root: str, *, durable: bool = True) -> None:
         """Not `durable`, trees are not synced: for what can be had again."""
-        self._root, self._durable = Path(root), durable
-        self._incoming = self._root / ".incoming"
+        self.root, self._durable = Path(root), durable
+        self._incoming = self.root / ".incoming"
 
     def write(self, path: str, data: bytes) -> None:
         arriving = self._arriving()
         try:
             _with_parents(arriving, lambda: arriving.write_bytes(data))
-            _move(arriving, self._root / path)
+            _move(arriving, self.root / path)
         except OSError:  # a full disk must not be filled further
             arriving.unlink(missing_ok=True)
             raise
 
     def read(self, path: str) -> bytes:
-        return (self._root / path).read_bytes()
+        return (self.root / path).read_bytes()
 
     def remove(self, path: str) -> None:
-        (self._root / path).unlink()
+        (self.root / path).unlink()
 
     def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> bool:
-        arriving, target = self._arriving(), self._root / path
+        arriving, target = self._arriving(), self.root / path
         try:
             for name, data in files.items():
                 _with_parents(arriving / name, partial((arriving / name).write_bytes, data))
@@ -89,17 +89,17 @@ class Disk:
 
     def remove_tree(self, path: str, first: str) -> None:
         leaving = self._arriving()
-        _with_parents(leaving, lambda: (self._root / path).rename(leaving))
+        _with_parents(leaving, lambda: (self.root / path).rename(leaving))
         shutil.rmtree(leaving)
 
     def walk(self, path: str) -> Iterator[str]:
-        for folder, below, names in os.walk(self._root / path):
+        for folder, below, names in os.walk(self.root / path):
             if self._incoming.name in below:
                 below.remove(self._incoming.name)
-            yield from (str(Path(folder, name).relative_to(self._root)) for name in names)
+            yield from (str(Path(folder, name).relative_to(self.root)) for name in names)
 
     def tidy(self) -> None:
-        for left in self._incoming.iterdir():
+        for left in self._incoming.iterdir() if self._incoming.exists() else ():
             with suppress(FileNotFoundError):  # its writer lives and has just finished
                 if left.stat().st_mtime < time.time() - STALE_SECONDS:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()

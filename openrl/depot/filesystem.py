@@ -8,6 +8,7 @@ each writer's files lie below the folder apart from others', and the manifest te
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from uuid import uuid4
 
 from fsspec.core import url_to_fs
@@ -29,9 +30,15 @@ class FsspecDepot:
     DepotUnreachable for one whose driver is missing, and so does every method when the store fails.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, durable: bool = True) -> None:
+        """Not `durable`, a folder on this machine is not synced to its device: for what can be had again."""
         self.url = url
-        self._carrier = _carrier(url)
+        self._carrier = _carrier(url, durable)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it lies on this machine or a volume of its; None for any other store."""
+        return self._carrier.root if isinstance(self._carrier, Disk) else None
 
     def put(self, key: str, data: bytes) -> None:
         with self._reached():
@@ -68,8 +75,8 @@ class FsspecDepot:
         return standing
 
     def get_folder(self, key: str) -> dict[str, bytes]:
-        """Raises KeyError where it is not complete or has just been deleted, DepotDamaged where bytes are not those that
-        were written."""
+        """Raises KeyError where it is not complete or has just been deleted, DepotDamaged where bytes are not those
+        that were written."""
         manifest = self._manifest(_valid(key))
         if manifest is None:
             raise KeyError(key)
@@ -109,6 +116,11 @@ class FsspecDepot:
         if read != data or not alone:
             raise DepotUnreachable(self.url, "what was written is not what is read")
 
+    def tidy(self) -> None:
+        """Remove what writers that died have left."""
+        with self._reached():
+            self._carrier.tidy()
+
     def _manifest(self, key: str) -> Manifest | None:
         with self._reached():
             try:
@@ -127,16 +139,18 @@ class FsspecDepot:
             if key is None:
                 raise DepotUnreachable(self.url, _told(error)) from error
             raise KeyError(key) from error
-        except OSError as error:
+        except (AssertionError, DepotUnreachable):
+            raise
+        except Exception as error:  # remote stores have exceptions of their own
             raise DepotUnreachable(self.url, _told(error)) from error
 
 
-def _carrier(url: str) -> Carrier:
+def _carrier(url: str, durable: bool) -> Carrier:
     try:
         files, root = url_to_fs(url)
     except (ImportError, ValueError) as error:  # no such protocol, or its driver is not installed
         raise DepotUnreachable(url, _told(error)) from error
-    return Disk(root) if "file" in files.protocol else Remote(files, root)
+    return Disk(root, durable=durable) if "file" in files.protocol else Remote(files, root)
 
 
 def _valid(key: str) -> str:

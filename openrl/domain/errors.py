@@ -122,9 +122,9 @@ class WeightsRemoved(NotFoundError):
 
     def __str__(self) -> str:
         return (
-            f"sampling_session_id: the weights of {self.args[0]} were removed: saved without a name, they are kept while "
-            "their session goes on and they are among the newest of their run or in use. Save what must stay with "
-            "save_weights_for_sampler(name), and make a sampling client from the path it answers"
+            f"sampling_session_id: the weights of {self.args[0]} were removed. Without a name, they are kept while "
+            "their session goes on and they are among the newest of their run or in use; save what must stay with "
+            "save_weights_for_sampler(name) and make a sampling client from the path it answers"
         )
 
 

@@ -5,7 +5,7 @@ adapters that a batch uses side by side for the model. Knows no requests and no 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Lock
@@ -19,9 +19,10 @@ from workers.model.adapter_files import from_files
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.sample.fetching import Fetch
 from workers.sample.torch.joined import Joined, JoinedPart
 
-Fetch = Callable[[DepotKey], Mapping[str, bytes]]
+LOADERS = 4  #: policies fetched at a time: one that the depot keeps waiting does not keep the others waiting
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Policies:
         self._policies: OrderedDict[DepotKey, _Policy] = OrderedDict()  # least recently used first
         self._joined: tuple[tuple[DepotKey, ...], Joined] = ((), Joined(()))
         self._lock = Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fetch-policy")
+        self._pool = ThreadPoolExecutor(LOADERS, thread_name_prefix="fetch-policy")
 
     def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
         """Hand over a policy's weights, [shape.size] of any float dtype, so that they need not be fetched. Any thread.

@@ -7,7 +7,7 @@ adapters go on beside the copies. Knows no files, and threads as the sample engi
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from openrl.domain.sampling import SampleResult
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.model_files import from_files, parameters, put
-from workers.sample.torch.adapters import Fetch
+from workers.sample.fetching import Fetch
 from workers.sample.torch.engine import LOAD_WAIT_SECONDS, SampleEngine, SampleRequest
 
 

@@ -20,8 +20,9 @@ from openrl.domain.sampling import SampleResult
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
+from workers.sample.fetching import Fetch
 from workers.sample.request import SampleRequest, check
-from workers.sample.torch.adapters import Fetch, Policies
+from workers.sample.torch.adapters import Policies
 from workers.sample.torch.admission import Room, Wish, admit, passes
 from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, cache_argument
 from workers.sample.torch.decode_pass import DecodePass
