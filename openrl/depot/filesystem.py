@@ -54,14 +54,13 @@ class FsspecDepot:
 
     def put_folder(self, key: str, files: Mapping[str, bytes | memoryview]) -> Standing:
         assert files, f"{key}: an empty folder"
-        standing = self._manifest(_valid(key))
-        if standing is None:
-            standing = self._written(key, {_valid(name): data for name, data in files.items()})
-        return Standing(standing.size_bytes, same=standing.holds(files))
+        at = "" if self._carrier.atomic else uuid4().hex
+        mine = Manifest.of({_valid(name): data for name, data in files.items()}, at)
+        standing = self._manifest(_valid(key)) or self._written(key, files, mine)
+        return Standing(standing.size_bytes, same=standing.same_as(mine))
 
-    def _written(self, key: str, files: Mapping[str, bytes | memoryview]) -> Manifest:
-        """Of the folder that stands there now."""
-        mine = Manifest.of(files, "" if self._carrier.atomic else uuid4().hex)
+    def _written(self, key: str, files: Mapping[str, bytes | memoryview], mine: Manifest) -> Manifest:
+        """The manifest of the folder that stands there now."""
         tree = {mine.path(name): data for name, data in files.items()}
         with self._reached():
             if self._carrier.write_tree(key, {**tree, MANIFEST: mine.encoded()}, last=MANIFEST):

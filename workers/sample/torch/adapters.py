@@ -17,6 +17,7 @@ from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
 from openrl.domain.ids import DepotKey
 from workers.model.adapter_files import from_files
 from workers.model.base import BaseModel
+from workers.model.finite import all_finite
 from workers.model.layout import LoraShape
 from workers.model.lora import AdapterStack, Mix, MixPart
 from workers.sample.fetching import Fetch
@@ -144,6 +145,6 @@ class Policies:
     def _placed(self, flat: Tensor) -> Tensor:
         """A copy of our own. Not finite it would spoil other rows: zero times infinity is no zero."""
         placed = flat.detach().to(self._device, self._dtype, copy=True)
-        if not bool(torch.isfinite(placed).all()):
+        if not all_finite(placed):
             raise AdapterUnsupported("weights", "they are not finite; train on with a smaller learning rate")
         return placed
