@@ -107,13 +107,17 @@ class FsspecDepot:
             self._carrier.write(probe, data)
             read = self._carrier.read(probe)
             self._carrier.remove(probe)
-            alone = self._carrier.write_tree(probe, {"a": data, MANIFEST: data}, last=MANIFEST)
+            first, second = (self._carrier.write_tree(probe, {"a": data, MANIFEST: data}, last=MANIFEST) for _ in "ab")
             self._carrier.remove_tree(probe, first=MANIFEST)
             self._carrier.tidy()
         except Exception as error:  # stores have exceptions of their own for a bad login or a missing bucket
             raise DepotUnreachable(self.url, _told(error)) from error
-        if read != data or not alone:
+        if read != data:
             raise DepotUnreachable(self.url, "what was written is not what is read")
+        if not first or second:
+            raise DepotUnreachable(
+                self.url, "of two writers of one file the second must be refused; it has to offer that"
+            )
 
     def tidy(self) -> None:
         """Remove what writers that died have left."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -200,6 +201,18 @@ def test_no_key_leads_out_of_the_depot(key: str) -> None:
 def test_a_check_passes_and_leaves_nothing(depot: Depot) -> None:
     depot.check()
     assert list(depot.list("")) == []
+
+
+def test_a_store_that_overwrites_what_it_must_not_is_told_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    depot = FsspecDepot(f"memory://{uuid4().hex}")
+    pipe_file = MemoryFileSystem.pipe_file
+
+    def careless(self: MemoryFileSystem, path: str, value: bytes, mode: str = "overwrite") -> None:
+        pipe_file(self, path, value)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", careless)
+    with pytest.raises(DepotUnreachable, match="the second must be refused"):
+        depot.check()
 
 
 def test_readers_see_whole_files_while_writers_replace_them(depot: Depot) -> None:

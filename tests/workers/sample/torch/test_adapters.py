@@ -120,6 +120,23 @@ def test_more_policies_than_places_take_turns(lab, shelf):
     assert len({tuple(result) for result in results[:4]}) == 4
 
 
+def test_a_policy_on_its_way_does_not_keep_others_waiting(lab):
+    base = lab.base()
+    shelf, gate = Shelf(lab, base, 2), threading.Event()
+
+    def fetch(key):
+        if key == "p0":
+            gate.wait(10)
+        return shelf(key)
+
+    policies = Policies(base, fetch=fetch, limit=2)
+    assert policies.hold("p0")
+    arrived(policies, "p1")
+    assert not policies.ready("p0")
+    gate.set()
+    policies.close()
+
+
 def test_a_slow_policy_does_not_hold_up_other_requests(lab, shelf):
     gate = threading.Event()
 
