@@ -106,7 +106,7 @@ class Retention(BaseModel, extra="forbid", frozen=True):
     unnamed_per_run: int = Field(16, ge=1)
     """Sampler weights without a name that a run keeps while its session goes on: the newest so many, and all that were
     used within `unused_seconds`. Older ones are removed; a named checkpoint never is."""
-    unused_seconds: float = Field(600.0, ge=0, le=86_400)
+    unused_seconds: float = Field(300.0, ge=0, le=86_400)
     """How long nobody must have sampled from weights without a name before they may be removed."""
 
 
