@@ -107,7 +107,7 @@ def test_a_sampler_whose_weights_were_removed_says_so_at_once_and_the_newest_goe
             with pytest.raises(tinker.NotFoundError, match=r"were removed.*save_weights_for_sampler\(name\)"):
                 removed.sample(PROMPT, 1, once).result(timeout=10)
         services._samplers._kept.clear()  # as another gateway, or this one an hour later
-    for left in (clients[3], training.create_sampling_client(named)):
+    for left in (clients[3], training.create_sampling_client(named).result()):
         assert left.sample(PROMPT, 1, once).result().sequences
 
 
