@@ -35,7 +35,7 @@ class Leases:
 
     # -------------------------------------------------------------------------------------------- workers
     def stay(self, worker: WorkerId, takes: str = "", brings: Brings | None = None) -> None:
-        """The worker is alive, takes fresh runs from that queue, or from none, and brings slots to a line, or to none."""
+        """The worker is alive. It takes fresh runs from that queue and brings slots to a line, or does not."""
         self.heard(worker)
         self._takers.pop(worker, None)
         if takes:

@@ -22,7 +22,7 @@ from openrl.domain.errors import (
     WornOut,
 )
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
-from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
+from openrl.domain.op import SETTLED, Bell, Op, RewardOp, SampleOp, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger.leases import Leases
 from openrl.ledger.lines import Line
@@ -84,9 +84,9 @@ class MemoryLedger:
             self._once[op.once] = op.id
             self._rows[op.id] = _Row(op, bell, self._clock())
             self._waiting[op.tenant] += 1
-            if run is None:
+            if not isinstance(op, TrainOp):
                 self._line_up(op, bell)
-            elif isinstance(op, TrainOp):
+            elif run is not None:
                 run.add(op.turn, op.id, self._clock())
                 self._come_to(run)
         self._ring_all()
@@ -278,10 +278,9 @@ class MemoryLedger:
             tell(op.id)
 
     # -------------------------------------------------------------------------------------------- lines
-    def _line_up(self, op: Op, bell: Bell) -> None:
-        line = self._lines[bell.line]
-        stands = not isinstance(op, TrainOp) and bool(bell.line)
-        if not stands or line.enter(op.id, op.tenant, op.owner, self._slots(bell.line), self._clock()):
+    def _line_up(self, op: SampleOp | RewardOp, bell: Bell) -> None:
+        slots, now = self._slots(bell.line), self._clock()
+        if not bell.line or self._lines[bell.line].enter(op.id, op.tenant, op.owner, slots, now):
             self._ready(op.id)
 
     def _move(self, line: str) -> int:

@@ -123,9 +123,9 @@ class Ledger(Protocol):
         ...
 
     def claim(self, op_id: OpId) -> Held | None:
-        """Take an op, and the lease of its run, or None: settled, held by another, not its turn, in line, its run leased by
-        another (who is rung), its run nobody's where a peer has fewer active ones (who is rung, the first time), worn
-        out (then it is failed here), unknown."""
+        """Take an op, and the lease of its run, or None: settled, held by another, not its turn, standing in line, its
+        run leased by another (who is rung), its run nobody's where a peer has fewer active ones (who is rung, the first
+        time), worn out (then it is failed here), unknown."""
         ...
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
