@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--probes", type=int, default=100, help="samples timed of the other (default %(default)s)")
     parser.add_argument("--max-tokens", type=int, default=16, help="of every sample (default %(default)s)")
     args = parser.parse_args()
-    flood, probes = (300, 5) if args.quick else (args.flood, args.probes)
+    flood, probes = (2_500, 5) if args.quick else (args.flood, args.probes)
     report = Report("flood", args)
     with showing() as progress:
         bar = progress.add_task("starting", total=None)
