@@ -8,6 +8,8 @@ import tinker
 from living import Server, wait_for
 
 from openrl.catalog.repository import Catalog
+from openrl.domain.worker import Role
+from openrl.ledger.roster import RedisRoster
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -54,3 +56,11 @@ def test_a_small_request_is_through_while_another_tenants_flood_still_waits(narr
         assert len(ask(small, 16).result(60).sequences[0].tokens) == 16
         assert unsettled(client) > FLOOD // 4
     assert {len(each.result(200).sequences[0].tokens) for each in flood} == {32}
+
+
+def test_a_worker_brings_two_slots_for_each_op_that_it_works_on_at_once(narrow: Server) -> None:
+    with redis.Redis.from_url(narrow.status["broker"]) as client:
+        brought = {key.split(b":")[-1].split(b".")[0]: client.hvals(key) for key in client.scan_iter("openrl:slots:*")}
+        slots = {worker.role: worker.slots for worker in RedisRoster(client).workers()}
+    assert brought == {b"sample": [b"128"], b"reward": [b"4"]}
+    assert slots == {Role.DEVICE: 128, Role.REWARD: 2}
