@@ -93,7 +93,8 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     """Tell of every operation's life on the broker, for Flower; costs a device worker about a tenth of its time where
     operations are tiny. `openrl serve --no-flower` sets it to false."""
     appetite: int = Field(64, ge=1)
-    """Operations a device worker holds at once; more wait in the queue."""
+    """Operations of one tenant that a device worker works on at once; more wait in line. A worker that samples has as
+    many slots again, so that other tenants' samples find one free."""
     reward_processes: int = Field(2, ge=1)
     """Reward operations that one reward worker scores at once."""
 

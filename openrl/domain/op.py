@@ -154,6 +154,11 @@ class SampleOp:
     action: Sample
 
     @property
+    def owner(self) -> str:
+        """Whose ops take turns in line, among those of a tenant."""
+        return self.sampler
+
+    @property
     def once(self) -> str:
         return f"sample:{self.sampler}:{self.number}"
 
@@ -163,6 +168,10 @@ class RewardOp:
     id: OpId
     tenant: TenantId
     action: ScoreTexts
+
+    @property
+    def owner(self) -> str:
+        return ""
 
     @property
     def once(self) -> str:
@@ -196,6 +205,7 @@ class Bell:
     queue: str
     task: str
     summary: str  #: for people, e.g. `run=3f9a:train:0 turn=4 tokens=812`
+    line: str = ""  #: where the op stands until it is rung, without a slash; empty: it is rung as soon as it may run
 
     def at(self, worker: WorkerId) -> "Bell":
         """The same bell, to be heard by one worker only."""

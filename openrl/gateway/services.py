@@ -17,10 +17,12 @@ from openrl.depot.port import Depot
 from openrl.domain.errors import ModelUnknown, NoWorker, SettingInvalid
 from openrl.domain.ids import RunId, SamplerId, TenantId
 from openrl.domain.model import ModelCard
+from openrl.domain.outcome import Record
 from openrl.domain.policy import Sampler
 from openrl.domain.run import Run
 from openrl.domain.worker import WorkerInfo
 from openrl.gateway.awaited import awaited_card, missing_worker
+from openrl.gateway.line import in_line
 from openrl.gateway.memo import Memo
 from openrl.ledger.connect import connect
 from openrl.ledger.notices import RedisNotices
@@ -104,10 +106,11 @@ class Services:
         told = next((card for card in self.cards() if card.answers_to(model)), None)
         return told or awaited_card(model, self.settings)
 
-    def why_waiting(self, queue: str) -> str | None:
-        """A sentence for an op that waits in a queue that nobody takes from; None where somebody does."""
+    def why_waiting(self, record: Record) -> str | None:
+        """A sentence for an op that waits in a queue that nobody takes from, or in line; None for one that does not."""
         models = {*(card.name for card in self.cards()), *self.settings.gateway.awaited_models}
-        return missing_worker(queue, self.workers(), models, self.settings.sample.lanes)
+        missing = missing_worker(record.queue, self.workers(), models, self.settings.sample.lanes)
+        return missing or in_line(self.ledger.place(record.id))
 
     def run(self, tenant: TenantId, run: RunId) -> Run:
         """What never changes of a run; its times are as old as the memory. Raises RunNotFound."""

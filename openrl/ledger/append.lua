@@ -1,7 +1,8 @@
--- ARGV[3] max_waiting_per_tenant  [4] id  [5] once  [6] tenant  [7] run ('' for none)  [8] turn
--- [9] policy that it writes or samples ('' for none)  [10...] the row
+-- ARGV[3] max_waiting_per_tenant  [4] id  [5] once  [6] tenant  [7] run ('' for none)  [8] turn  [9] line ('' for none)
+-- [10] its owner there  [11] policy that it writes or samples ('' for none)  [12...] the row
 -- -> word, id of the first op, its status, bells
-local id, once, tenant, run, turn, policy = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
+local id, once, tenant, run, turn = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local line, policy = ARGV[9], ARGV[11]
 
 local first = redis.call('GET', p .. 'once:' .. once)
 if first then return { 'known', first, redis.call('HGET', p .. 'op:' .. first, 'status'), bells } end
@@ -23,10 +24,13 @@ end
 
 redis.call('SET', p .. 'once:' .. once, id)
 redis.call('HSET', p .. 'op:' .. id, 'status', 'waiting', 'attempts', 0, 'epoch', 0, 'once', once, 'tenant', tenant,
-  'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 10))
+  'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 12))
 redis.call('HINCRBY', p .. 'tenants', tenant, 1)
 if policy ~= '' then redis.call('HINCRBY', p .. 'needed', policy, 1) end
-if not next then
+if line ~= '' then
+  redis.call('HSET', p .. 'op:' .. id, 'line', line)
+  line_up(line, tenant, ARGV[10], id)
+elseif not next then
   ready(id)
 else
   redis.call('ZADD', p .. 'turns:' .. run, turn, id)

@@ -2,8 +2,9 @@
 --
 -- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
 --
--- op:<id>      hash    kind tenant once run turn sampler number policy appended status attempts epoch; while unsettled also
---                      body_at body bell holder rings; when settled also result_at result result_kind failure
+-- op:<id>      hash    kind tenant once run turn sampler number policy appended status attempts epoch; while unsettled
+--                      also body_at body bell holder line (of those that stand in one) rings (once it was rung);
+--                      when settled also result_at result result_kind failure
 --                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it
 -- tenants      hash    tenant -> unsettled ops
@@ -95,14 +96,16 @@ local function pass(run, turn)
   end
 end
 
+local leave_line  -- an op's place in its line ends; in lines.lua, as `ready` above is needed there
+
 -- `...` are field-value pairs that tell how the op ended. The row keeps no bell from here on, and no body either, unless
 -- a worker `applied` it to a run: that may have to be done again from the run's last snapshot.
 local function settle(id, status, applied, ...)
   local key = p .. 'op:' .. id
-  local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'policy')
-  local tenant, run, turn, body_at, policy = row[1], row[2], row[3], row[4], row[5]
+  local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'line', 'sampler', 'rings', 'policy')
+  local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[8]
   redis.call('HSET', key, 'status', status, ...)
-  redis.call('HDEL', key, 'bell', 'holder', 'rings')
+  redis.call('HDEL', key, 'bell', 'holder', 'rings', 'line')
   redis.call('ZREM', p .. 'ready', id)
   redis.call('ZREM', p .. 'held', id)
   redis.call('ZADD', p .. 'endings', stamp(now), id)
@@ -121,6 +124,7 @@ local function settle(id, status, applied, ...)
     redis.call('ZREM', p .. 'turns:' .. run, id)
     pass(run, tonumber(turn))
   end
+  if line then leave_line(line, tenant, row[6] or '', id, row[7]) end
   redis.call('PUBLISH', p .. 'settled', id)
 end
 
@@ -138,6 +142,9 @@ end
 local function bury(holder)
   redis.call('ZREM', p .. 'holders', holder)
   redis.call('HDEL', p .. 'takers', holder)
+  local line = redis.call('HGET', p .. 'brings', holder)
+  if line then redis.call('HDEL', p .. 'slots:' .. line, holder) end
+  redis.call('HDEL', p .. 'brings', holder)
   for _, run in ipairs(redis.call('ZRANGE', p .. 'runs:' .. holder, 0, -1)) do vacate(run, holder) end
 end
 
