@@ -24,8 +24,11 @@ class Gate:
 
     def admit(self) -> bool:
         """Start what fits, each sample in turn. Whether any was."""
-        turns, room, pending = self._line.turns, self._room(), self._pending()
+        turns = self._line.turns
         turns.new_round()
+        if turns.first() is None:
+            return False
+        room, pending = self._room(), self._pending()
         passed: list[Job] = []
         any_admitted = False
         while (job := turns.first()) is not None:

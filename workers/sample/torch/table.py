@@ -152,19 +152,19 @@ class Table:
         return slot
 
     def _vacate(self, slot: int, targets: range) -> None:
-        """Whoever is in a slot goes elsewhere, but to none of the targets; what is at rest makes way."""
+        """Whoever is in a slot goes elsewhere, but to none of the targets; where all is taken, in the place of what
+        rests there for longest."""
         strand = self._strands[slot]
         if strand is None:
             return
         free = self._free(targets)
         if free:
             self._move(strand, free[-1])
-        elif strand in self._resting:
-            self._release(strand)
-        else:
-            victim = next(strand for strand in self._resting if strand.slot not in targets)
-            place = victim.slot
-            self._release(victim)
+            return
+        victim = next(each for each in self._resting if each is strand or each.slot not in targets)
+        place = victim.slot
+        self._release(victim)
+        if victim is not strand:
             self._move(strand, place)
 
     def _move(self, strand: Strand, slot: int) -> None:
