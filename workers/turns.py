@@ -54,12 +54,12 @@ class _Ring(Generic[W]):
     def first(self) -> W | None:
         """Whose turn it is; None where nobody waits."""
         while True:
-            found, waiting, emptied = self._look()
+            found, least, emptied = self._look()
             for member in emptied:
                 self._leave(member)
-            if found is not None or not waiting:
+            if found is not None or least is None:
                 return found
-            self._replenish()
+            self._replenish(least // self._quantum + 1)
 
     def charge(self, member: W, tokens: int) -> None:
         """Who has no credit left goes behind the others, and who has nothing that waits leaves."""
@@ -70,23 +70,23 @@ class _Ring(Generic[W]):
             self._out(member)
             self._known[member.name] = member
 
-    def _look(self) -> tuple[W | None, bool, list[W]]:
-        """Whose turn it is, whether anybody waits, and who was met and has nothing any more."""
-        waiting, emptied = False, []
+    def _look(self) -> tuple[W | None, int | None, list[W]]:
+        """Whose turn it is; else the least that anybody who waits owes; and who was met and has nothing any more."""
+        least, emptied = None, []
         for member in self:
             if member.empty():
                 emptied.append(member)
             elif member.waits():
-                waiting = True
                 if member.credit > 0:
-                    return member, waiting, emptied
-        return None, waiting, emptied
+                    return member, None, emptied
+                least = -member.credit if least is None else min(least, -member.credit)
+        return None, least, emptied
 
-    def _replenish(self) -> None:
-        """A quantum for everybody; who is away and owes nothing is forgotten."""
+    def _replenish(self, rounds: int) -> None:
+        """So many quanta for everybody; who is away and owes nothing is forgotten."""
         self._away = {name: member for name, member in self._away.items() if member.credit < 0}
         for member in chain(self, self._away.values()):
-            member.credit = min(self._quantum, member.credit + self._quantum)
+            member.credit = min(self._quantum, member.credit + rounds * self._quantum)
 
     def _leave(self, member: W) -> None:
         self._out(member)
