@@ -21,10 +21,8 @@ class _Waiting(Protocol):
     name: str
     credit: int
 
-    def empty(self) -> bool: ...
-
-    def waits(self) -> bool:
-        """Whether there is something whose turn it could be now."""
+    def empty(self) -> bool:
+        """Whether nothing waits."""
 
 
 W = TypeVar("W", bound=_Waiting)
@@ -38,6 +36,7 @@ class _Ring(Generic[W]):
         self._fresh: dict[str, W] = {}  #: who came new, before all others
         self._known: dict[str, W] = {}
         self._away: dict[str, W] = {}  #: who has nothing waiting
+        self._aside: dict[str, W] = {}  #: in this round
 
     def __iter__(self) -> Iterator[W]:
         return chain(self._fresh.values(), self._known.values())
@@ -46,7 +45,7 @@ class _Ring(Generic[W]):
         """The one of this name; a new one is made with its name and credit."""
         if name in self._away:
             self._known[name] = self._away.pop(name)
-        found = self._fresh.get(name) or self._known.get(name)
+        found = self._fresh.get(name) or self._known.get(name) or self._aside.get(name)
         if found is None:
             found = self._fresh[name] = make(name, self._quantum)
         return found
@@ -70,22 +69,32 @@ class _Ring(Generic[W]):
             self._out(member)
             self._known[member.name] = member
 
+    def put_aside(self, member: W) -> None:
+        self._out(member)
+        self._aside[member.name] = member
+
+    def take_back(self) -> None:
+        """Who was put aside is in front of the others again."""
+        if self._aside:
+            self._known = self._aside | self._known
+            self._aside = {}
+
     def _look(self) -> tuple[W | None, int | None, list[W]]:
         """Whose turn it is; else the least that anybody who waits owes; and who was met and has nothing any more."""
         least, emptied = None, []
         for member in self:
             if member.empty():
                 emptied.append(member)
-            elif member.waits():
-                if member.credit > 0:
-                    return member, None, emptied
+            elif member.credit > 0:
+                return member, None, emptied
+            else:
                 least = -member.credit if least is None else min(least, -member.credit)
         return None, least, emptied
 
     def _replenish(self, rounds: int) -> None:
         """So many quanta for everybody; who is away and owes nothing is forgotten."""
         self._away = {name: member for name, member in self._away.items() if member.credit < 0}
-        for member in chain(self, self._away.values()):
+        for member in chain(self, self._away.values(), self._aside.values()):
             member.credit = min(self._quantum, member.credit + rounds * self._quantum)
 
     def _leave(self, member: W) -> None:
@@ -112,22 +121,15 @@ class _Line(Generic[T]):
             self.items.popleft()
         return not self.items
 
-    def waits(self) -> bool:
-        return not self.empty()
-
 
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
     name: str
     credit: int
     lines: _Ring[_Line[T]]
-    passed: bool = False  #: in this round
 
     def empty(self) -> bool:
         return all(line.empty() for line in self.lines)
-
-    def waits(self) -> bool:
-        return not self.passed and not self.empty()
 
 
 class Turns(Generic[T]):
@@ -137,7 +139,6 @@ class Turns(Generic[T]):
     def __init__(self, quantum: int, over: Callable[[T], bool] = lambda item: False) -> None:
         self._quantum, self._over = quantum, over
         self._tenants: _Ring[_Tenant[T]] = _Ring(quantum)
-        self._passed: list[_Tenant[T]] = []
 
     def add(self, item: T, *, tenant: str, line: str) -> None:
         """Behind everything that waits in its line."""
@@ -159,15 +160,11 @@ class Turns(Generic[T]):
 
     def pass_over(self) -> None:
         """The first cannot go now: nor can anything else of its tenant, until the next round."""
-        tenant = self._somebody()[0]
-        tenant.passed = True
-        self._passed.append(tenant)
+        self._tenants.put_aside(self._somebody()[0])
 
     def new_round(self) -> None:
-        """Those passed over come to their turns again."""
-        for tenant in self._passed:
-            tenant.passed = False
-        self._passed.clear()
+        """Those passed over come to their turns again, before the others."""
+        self._tenants.take_back()
 
     def _somebody(self) -> tuple[_Tenant[T], _Line[T]]:
         at = self._at()
