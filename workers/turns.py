@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
+SAVED = 16  #: quanta, at most, of who is passed over
 REMEMBERED = 256  #: of those who have nothing waiting: what they still owe, or that they are not new
 
 
@@ -33,7 +34,7 @@ class _Ring(Generic[W]):
 
     def __init__(self, quantum: int) -> None:
         self._quantum = quantum
-        self._fresh: dict[str, W] = {}  #: who came new, before all others
+        self._fresh: dict[str, W] = {}  #: before all others: who was put aside, and who came new
         self._known: dict[str, W] = {}
         self._away: dict[str, W] = {}  #: who has nothing waiting
         self._aside: dict[str, W] = {}  #: in this round
@@ -76,7 +77,7 @@ class _Ring(Generic[W]):
     def take_back(self) -> None:
         """Who was put aside is in front of the others again."""
         if self._aside:
-            self._known = self._aside | self._known
+            self._fresh = self._aside | self._fresh
             self._aside = {}
 
     def _look(self) -> tuple[W | None, int | None, list[W]]:
@@ -94,8 +95,11 @@ class _Ring(Generic[W]):
     def _replenish(self, rounds: int) -> None:
         """So many quanta for everybody; who is away and owes nothing is forgotten."""
         self._away = {name: member for name, member in self._away.items() if member.credit < 0}
-        for member in chain(self, self._away.values(), self._aside.values()):
-            member.credit = min(self._quantum, member.credit + rounds * self._quantum)
+        for member in self:
+            member.credit += rounds * self._quantum
+        for members, most in ((self._away, 1), (self._aside, SAVED)):
+            for member in members.values():
+                member.credit = min(most * self._quantum, member.credit + rounds * self._quantum)
 
     def _leave(self, member: W) -> None:
         self._out(member)
