@@ -107,6 +107,7 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings, cl
             fetch=fetch,
             max_rows=settings.sample.max_rows,
             cache_tokens=settings.sample.cache_tokens,
+            prefill_tokens=settings.sample.prefill_tokens,
         )
 
     sampler = Copies(
