@@ -1,14 +1,14 @@
 """Which waiting batches share the next pack. Pure: knows their sizes and whose they are, but no device, clock or lock.
 
-Tenants and then the runs of a tenant take turns in tokens (see `turns.py`): so over time tenants get the same number of
-tokens, however large their batches are, and a small batch is not kept waiting by somebody's many large ones.
+Tenants and then the runs of a tenant take turns in tokens (see `rotation.py`): so over time tenants get the same number
+of tokens, however large their batches are, and a small batch is not kept waiting by somebody's many large ones.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from workers.turns import Turns
+from workers.rotation import Rotation
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Rota(Generic[T]):
 
     def __init__(self, pack_tokens: int, enough: Callable[[int, int], bool] = lambda tokens, batches: False) -> None:
         self._enough, self._pack_tokens = enough, pack_tokens
-        self._turns: Turns[_Entry[T]] = Turns(max(1, pack_tokens // SHARES))
+        self._rotation: Rotation[_Entry[T]] = Rotation(max(1, pack_tokens // SHARES))
         self._count = 0
 
     def __len__(self) -> int:
@@ -36,7 +36,7 @@ class Rota(Generic[T]):
 
     def add(self, item: T, *, tenant: str, run: str, tokens: int) -> None:
         """Behind everything that waits of its run."""
-        self._turns.add(_Entry(item, tokens), tenant=tenant, line=run)
+        self._rotation.add(_Entry(item, tokens), tenant=tenant, line=run)
         self._count += 1
 
     def next_pack(self) -> list[T]:
@@ -44,10 +44,10 @@ class Rota(Generic[T]):
         the pack after."""
         pack: list[T] = []
         left = self._pack_tokens
-        self._turns.new_round()
-        while (entry := self._turns.first()) is not None:
+        self._rotation.new_round()
+        while (entry := self._rotation.first()) is not None:
             if pack and entry.tokens > left:
-                self._turns.pass_over()
+                self._rotation.pass_over()
             elif pack and self._enough(self._pack_tokens - left, len(pack)):
                 break
             else:
@@ -57,13 +57,13 @@ class Rota(Generic[T]):
 
     def clear(self) -> list[T]:
         """Take out everything."""
-        self._turns.new_round()
+        self._rotation.new_round()
         items: list[T] = []
-        while (entry := self._turns.first()) is not None:
+        while (entry := self._rotation.first()) is not None:
             items.append(self._take(entry))
         return items
 
     def _take(self, entry: _Entry[T]) -> T:
-        self._turns.charge(entry.tokens, gone=True)
+        self._rotation.charge(entry.tokens, gone=True)
         self._count -= 1
         return entry.item

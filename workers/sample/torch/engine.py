@@ -23,12 +23,12 @@ from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, c
 from workers.sample.torch.decode_pass import DecodePass
 from workers.sample.torch.decoding import Decoding
 from workers.sample.torch.gate import Gate
-from workers.sample.torch.line import Line
 from workers.sample.torch.prompt_pass import PromptPass
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
 from workers.sample.torch.stopping import Decode
 from workers.sample.torch.table import Table
+from workers.sample.torch.waiting import Waiting
 
 __all__ = ["SampleEngine", "SampleRequest"]
 
@@ -69,11 +69,11 @@ class SampleEngine:
         cache = SlotCache(geometry, max_rows=max_rows, cache_tokens=cells)
         with_cache = {"use_cache": True, cache_argument(base.module.get_decoder()): cache}
         self._table = Table(cache)
-        self._line = Line(self.policies)
+        self._waiting = Waiting(self.policies)
         self._decoding = Decoding(self._table, DecodePass(base, self.policies, self._table, with_cache))
         prompt_pass = PromptPass(base, self.policies, cache, with_cache)
         self._starting = Starting(base, self._table, prompt_pass, self._decoding)
-        self._gate = Gate(self._line, self._starting, self._table)
+        self._gate = Gate(self._waiting, self._starting, self._table)
 
     # ---------------------------------------------------------------------------------------- for any thread
     def submit(self, request: SampleRequest) -> "Future[SampleResult]":
@@ -90,7 +90,7 @@ class SampleEngine:
         except FieldInvalid as error:
             job.fail(error)
         else:
-            self._line.submit(job)
+            self._waiting.submit(job)
         return job.future
 
     def cancel(self, future: "Future[SampleResult]") -> None:
@@ -103,7 +103,7 @@ class SampleEngine:
 
     @property
     def idle(self) -> bool:
-        return not (self._line or self._starting or self._table)
+        return not (self._waiting or self._starting or self._table)
 
     @property
     def rows(self) -> int:
@@ -113,7 +113,7 @@ class SampleEngine:
     @property
     def waiting(self) -> int:
         """Requests not wholly admitted yet."""
-        return len(self._line)
+        return len(self._waiting)
 
     @property
     def tokens_drawn(self) -> int:
@@ -137,14 +137,14 @@ class SampleEngine:
 
         Never raises for a request's sake: what goes wrong ends in the futures it concerns."""
         self._let_go()
-        self._line.take_in()
+        self._waiting.take_in()
         budget = self._prefill_tokens * (1 if self._table else ALONE)
         self._gate.admit(budget)
         if self._starting:
             self._starting.advance(budget)
         if self._table:
             self._decoding.step()
-        elif self._line and not self._starting:
+        elif self._waiting and not self._starting:
             self.policies.wait_for_any(LOAD_WAIT_SECONDS)
         self._let_go()
         return not self.idle
@@ -156,7 +156,7 @@ class SampleEngine:
     def close(self) -> None:
         """Fail what is unfinished with EngineBusy and stop loading."""
         error = EngineBusy("it is shutting down")
-        self._line.fail(error)
+        self._waiting.fail(error)
         for job in [*(job for start in self._starting for job in start.jobs), *(row.job for row in self._table.rows)]:
             job.fail(error)
         self._let_go()
@@ -164,7 +164,7 @@ class SampleEngine:
 
     def _let_go(self) -> None:
         """Whom nobody waits for any more leaves, and so do the prefixes of policies that were dropped."""
-        if self._line.drain():
+        if self._waiting.drain():
             self._starting.drop_over()
             self._decoding.drop_over()
         self._table.forget(lambda policy: policy is not None and policy not in self.policies)

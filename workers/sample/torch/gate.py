@@ -7,31 +7,31 @@ the prompt. That is what the device's time goes to, however many rows it is spre
 from collections import Counter
 
 from workers.sample.torch.admission import Room
-from workers.sample.torch.line import Line
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
 from workers.sample.torch.table import Table
+from workers.sample.torch.waiting import Waiting
 
 #: Rounds in which others may go past a request that the cache has no room for.
 PATIENCE = 16
 
 
 class Gate:
-    def __init__(self, line: Line, starting: Starting, table: Table) -> None:
-        self._line, self._starting, self._table = line, starting, table
+    def __init__(self, waiting: Waiting, starting: Starting, table: Table) -> None:
+        self._waiting, self._starting, self._table = waiting, starting, table
 
     def admit(self, prefill_tokens: int) -> None:
         """Start what fits, each sample in turn. A tenant that has so many prompt tokens on their way waits for them.
         Where no row is free, only who is first may go without one."""
-        turns = self._line.turns
-        turns.new_round()
-        if turns.first() is None:
+        rotation = self._waiting.rotation
+        rotation.new_round()
+        if rotation.first() is None:
             return
         room, pending = self._room(), self._pending()
         passed: list[Job] = []
-        while (job := turns.first()) is not None:
+        while (job := rotation.first()) is not None:
             if pending[job.request.tenant] >= prefill_tokens and self._starting.of(job) is None:
-                turns.pass_over()
+                rotation.pass_over()
             elif self._let_in(job, room, pending, prefill_tokens):
                 for each in passed:
                     each.passed += 1
@@ -40,7 +40,7 @@ class Gate:
                 return
             else:
                 passed.append(job)
-                turns.pass_over()
+                rotation.pass_over()
 
     def _let_in(self, job: Job, room: Room, pending: Counter[str], prefill_tokens: int) -> bool:
         """Admit one sample, or the scoring of a prompt, if there is room."""
@@ -58,8 +58,8 @@ class Gate:
         job.admitted, job.passed = job.admitted + count, 0
         gone = not job.unadmitted
         if gone:
-            self._line.admitted(job)
-        self._line.turns.charge(count * request.sample_tokens + first * len(request.prompt), gone=gone)
+            self._waiting.admitted(job)
+        self._waiting.rotation.charge(count * request.sample_tokens + first * len(request.prompt), gone=gone)
         return True
 
     def _needs_no_row(self, job: Job, prefill_tokens: int) -> bool:

@@ -3,24 +3,24 @@
 from collections import deque
 
 from openrl.domain.ids import DepotKey
+from workers.rotation import Rotation
 from workers.sample.torch.adapters import Policies
 from workers.sample.torch.rows import Job
-from workers.turns import Turns
 
 QUANTUM = 64  #: tokens that a tenant, or one of its samplers, may be ahead of the others
 
 
-class Line:
+class Waiting:
     """`submit` may be called by any thread, the rest by the one that computes."""
 
     def __init__(self, policies: Policies) -> None:
-        self.turns: Turns[Job] = Turns(QUANTUM, over=lambda job: job.over)
+        self.rotation: Rotation[Job] = Rotation(QUANTUM, over=lambda job: job.over)
         self._policies = policies
         self._inbox: deque[Job] = deque()
         self._over: deque[Job] = deque()
         self._waiting: dict[Job, None] = {}
         self._absent: dict[DepotKey, list[Job]] = {}  #: whose weights nobody fetches yet
-        self._asking: Turns[DepotKey] = Turns(1, over=lambda key: key not in self._absent)
+        self._asking: Rotation[DepotKey] = Rotation(1, over=lambda key: key not in self._absent)
         self._coming: dict[DepotKey, list[Job]] = {}
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Line:
         self._waiting[job] = None
         key, request = job.request.policy, job.request
         if key is None:
-            self.turns.add(job, tenant=request.tenant, line=request.sampler)
+            self.rotation.add(job, tenant=request.tenant, line=request.sampler)
         elif key in self._absent:
             self._absent[key].append(job)
         elif key in self._policies and self._hold(key, [job]):
@@ -103,4 +103,4 @@ class Line:
                 left = []
             del self._coming[key]
             for job in left:
-                self.turns.add(job, tenant=job.request.tenant, line=job.request.sampler)
+                self.rotation.add(job, tenant=job.request.tenant, line=job.request.sampler)

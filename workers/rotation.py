@@ -136,7 +136,7 @@ class _Tenant(Generic[T]):
         return all(line.empty() for line in self.lines)
 
 
-class Turns(Generic[T]):
+class Rotation(Generic[T]):
     """`quantum` is what may be charged before the next one's turn. Items that are `over` are skipped: nobody has to
     take them out."""
 
