@@ -1,7 +1,7 @@
 """The frozen base model, with room for adapters at every linear layer. Train and sample engines share one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from functools import partial
@@ -16,6 +16,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 from workers.model import attention
+from workers.model.alike import Alike
+from workers.model.attention_rows import APART
 from workers.model.folding import Folding
 from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
@@ -41,6 +43,7 @@ class BaseModel:
         config = module.config.get_text_config()
         self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self._current = CurrentMix()
+        self.alike = Alike()
         self._decoder: Any = module.get_decoder()
         self.layout = _fit_adapters(module, self._current, source)
         module.eval()
@@ -65,6 +68,7 @@ class BaseModel:
         shared = {id(tensor): tensor for tensor in (*self.module.parameters(), *self.module.buffers())}
         other = copy(self)
         other.module, other._current = deepcopy((self.module, self._current), shared)
+        other.alike = Alike()
         other._decoder = other.module.get_decoder()
         other.unembed = other.module.get_output_embeddings()
         other._layers = _recomputable(other.module)
@@ -95,6 +99,20 @@ class BaseModel:
             yield
         finally:
             self._current.mix = before
+
+    @contextmanager
+    def steady(self, lengths: Sequence[int]) -> Iterator[None]:
+        """Inside, a decode step gives each row the same bits whatever rows are beside it: one token a row, of
+        `lengths` tokens with it, over keys that fill whole blocks of LENGTH. The mix must keep to that as well."""
+        config = self.module.config.get_text_config()
+        together = self.alike.known("attention", lambda: attention.rows_are_alike(config, self.dtype, self.device))
+        token = APART.set(None if together else lengths)
+        self._current.alike = self.alike
+        try:
+            yield
+        finally:
+            self._current.alike = None
+            APART.reset(token)
 
     @contextmanager
     def recomputing(self, wanted: bool) -> Iterator[None]:

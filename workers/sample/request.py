@@ -9,6 +9,7 @@ from openrl.domain.op import Sample
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
 from workers.model.arrays import from_domain
+from workers.model.attention_rows import whole_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +54,15 @@ class SampleRequest:
         )
 
     @property
+    def seeded(self) -> bool:
+        """Whether its samples must be the same whoever shares the batch."""
+        return self.params.seed is not None
+
+    @property
     def cells(self) -> int:
-        """Tokens that one sample may come to hold in the cache; the last one drawn is never fed back."""
-        return len(self.prompt) + self.params.max_tokens - 1 if self.params.max_tokens > 1 else 0
+        """Tokens that one sample may come to hold in the cache, in whole blocks; the last one drawn is never fed
+        back."""
+        return whole_blocks(len(self.prompt) + self.params.max_tokens - 1) if self.params.max_tokens > 1 else 0
 
 
 def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache_tokens: int) -> None:

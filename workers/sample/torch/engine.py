@@ -225,6 +225,10 @@ class SampleEngine:
 
     # ------------------------------------------------------------------------------------------------ prompts
     def _compute(self, prompts: list[Prompt]) -> None:
+        for prompt in prompts:
+            if prompt.seeded:  # alone, so that its bits follow from the request
+                self._guarded([prompt])
+        prompts = [prompt for prompt in prompts if not prompt.seeded]
         copied = [prompt for prompt in prompts if prompt.source is not None]
         if copied:
             self._guarded(copied)

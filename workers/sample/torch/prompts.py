@@ -19,6 +19,10 @@ class Prompt:
         return self.jobs[0][0].request.prompt
 
     @property
+    def seeded(self) -> bool:
+        return self.jobs[0][0].request.seeded
+
+    @property
     def policy(self) -> DepotKey | None:
         return self.jobs[0][0].request.policy
 

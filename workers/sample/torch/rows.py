@@ -17,7 +17,8 @@ from workers.sample.torch.prompt_logprobs import PromptScores, top_logprobs
 from workers.sample.torch.randomness import stream
 from workers.sample.torch.stopping import Decode, Stopper
 
-PrefixKey = tuple[DepotKey | None, bytes]
+#: Policy, tokens, and whether computed alone, as requests with a seed are.
+PrefixKey = tuple[DepotKey | None, bytes, bool]
 
 
 class Job:
@@ -26,7 +27,7 @@ class Job:
     def __init__(self, request: SampleRequest, decode: Decode, eos: tuple[int, ...]) -> None:
         self.request = request
         self.future: Future[SampleResult] = Future()
-        self.prefix: PrefixKey = (request.policy, np.array(request.prompt, np.int32).tobytes())
+        self.prefix: PrefixKey = (request.policy, np.array(request.prompt, np.int32).tobytes(), request.seeded)
         self.holds_policy = False
         self.placed = 0  #: samples that were started
         self.scores: PromptScores | None = None if request.scores_prompt else PromptScores()
