@@ -52,7 +52,6 @@ class Alike:
             self._sizes[place] = next(tried, 1)
         return self._sizes[place]
 
-
     def entries(self, x: Tensor, weights: Tensor) -> Tensor:
         """Products [u, m, out] of x [u, m, in] with weights [u, in, out], each as it would be alone."""
         key = ("entries", x.shape, weights.shape[2], x.dtype)

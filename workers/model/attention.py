@@ -63,7 +63,9 @@ def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kw: 
     key, value = (each.repeat_interleave(groups, 1) for each in (key, value))
     scores = torch.tanh(query @ key.mT * (scale / cap)).float() * cap
     if mask is None:
-        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril(scores.shape[3] - scores.shape[2])
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril(
+            scores.shape[3] - scores.shape[2]
+        )
     scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask
     return (scores.softmax(-1).to(query.dtype) @ value).transpose(1, 2).contiguous()
 
@@ -75,9 +77,7 @@ def rows_are_alike(config: Any, dtype: torch.dtype, device: torch.device) -> boo
     size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     module = SimpleNamespace(num_key_value_groups=heads // kv_heads, is_causal=True)
     kw = {"softcap": getattr(config, "attn_logit_softcapping", None)}
-    return attention_trial(
-        lambda *row: _plainly(module, *row, kw), Shape(heads, kv_heads, size, dtype, device)
-    )
+    return attention_trial(lambda *row: _plainly(module, *row, kw), Shape(heads, kv_heads, size, dtype, device))
 
 
 def _folded(module: Any, query: Tensor, key: Tensor, value: Tensor, folding: Folding, kw: dict[str, Any]) -> Tensor:

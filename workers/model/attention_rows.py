@@ -18,6 +18,7 @@ TRIALS = ((5, 16, 3), (5, 528, 2), (40, 64, 2), (300, 304, 3), (300, 1040, 2), (
 #: Tokens of each row while rows attend by themselves; a context belongs to one thread.
 APART: ContextVar[Sequence[int] | None] = ContextVar("APART", default=None)
 
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What a model's attention looks like to a library."""
@@ -36,7 +37,9 @@ def whole_blocks(length: int) -> int:
     return -(-length // LENGTH) * LENGTH
 
 
-def row_by_row(attend: Attend, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, lengths: Sequence[int]) -> Tensor:
+def row_by_row(
+    attend: Attend, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, lengths: Sequence[int]
+) -> Tensor:
     """`attend` of each row over its own blocks; query [B, H, 1, D], key and value [B, G, S, D], mask [B, 1, 1, S]."""
     outs = []
     for row, length in enumerate(lengths):

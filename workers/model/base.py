@@ -20,7 +20,7 @@ from workers.model.alike import Alike
 from workers.model.attention_rows import APART
 from workers.model.folding import Folding
 from workers.model.layout import Group, ModelLayout, Target
-from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
+from workers.model.lora import CurrentMix, Mix, MultiLoraLinear, SteadyActivation
 from workers.model.packed import PackedWeight, packs
 from workers.model.prefixes import Layout, Piece
 from workers.model.size import ModelSize
@@ -31,6 +31,8 @@ _GROUPS = {
     Group.ATTN: re.compile(r"\.(self_attn|attn|attention)\.\w+$"),
     Group.MLP: re.compile(r"\.(mlp|feed_forward)\.\w+$"),
 }
+#: What model families call the activation of their MLPs.
+_ACTIVATIONS = ("act_fn", "activation_fn", "act")
 
 
 class BaseModel:
@@ -200,6 +202,10 @@ def _fit_adapters(module: Any, current: CurrentMix, source: str) -> ModelLayout:
     for target, linear in found:
         parent, _, leaf = target.name.rpartition(".")
         setattr(module.get_submodule(parent), leaf, MultiLoraLinear(linear, target.name, current))
+    for name, activation in [*module.named_modules()]:
+        parent, _, leaf = name.rpartition(".")
+        if leaf in _ACTIVATIONS:
+            setattr(module.get_submodule(parent), leaf, SteadyActivation(activation, current))
     return ModelLayout(tuple(target for target, _ in found))
 
 

@@ -201,3 +201,18 @@ class MultiLoraLinear(nn.Module):
         key = (self.in_features, self.out_features, self.bias is None, self.packed is None)
         rows = self.current.alike.rows(key, self._frozen, x.reshape(-1, x.shape[-1]))
         return rows.view(*x.shape[:-1], self.out_features)
+
+
+class SteadyActivation(nn.Module):
+    """An activation of a model: libraries compute the last numbers of an array in another way than the rest."""
+
+    def __init__(self, base: nn.Module, current: CurrentMix) -> None:
+        super().__init__()
+        self.base, self.current = base, current
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.current.alike is None:
+            activated: Tensor = self.base(x)
+            return activated
+        key = (type(self.base), x.shape[-1])
+        return self.current.alike.rows(key, self.base, x.reshape(-1, x.shape[-1])).view(x.shape)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -57,6 +58,12 @@ class Lab:
 
     def base(self, family: str = "llama") -> BaseModel:
         return _base(family)
+
+    def fresh(self, family: str = "llama", dtype: torch.dtype = torch.float32) -> BaseModel:
+        """A model of one's own, with weights laid out for decoding."""
+        base = BaseModel(deepcopy(_model(family)).to(dtype), family)
+        base.pack(1 << 30)
+        return base
 
     def engine(self, base: BaseModel | None = None, **bounds: Any) -> SampleEngine:
         wanted = {"max_rows": 8, "cache_tokens": 2048, "fetch": nothing, "decode": spell, **bounds}
