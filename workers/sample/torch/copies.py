@@ -179,6 +179,7 @@ class Copies:
         if free is None:
             return None
         put(free.engine.base, weights)
+        free.engine.forget_prefixes()
         free.key, self._loading = key, None
         return free
 

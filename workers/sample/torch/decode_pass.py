@@ -48,7 +48,7 @@ class DecodePass:
         """A token for each row of the table, in order; the rows are still to take them."""
         batch = self._batch = self._batch or self._assembled()
         rows, length = self._table.rows, whole_blocks(batch.longest + 1)
-        self._table.cache.reserve(len(rows), len(rows), length)
+        self._table.lengthen(length)
         self._table.cache.decode(batch.positions, length)
         with self._base.mixed(batch.mix), self._steadied(rows, batch.steady):
             hidden = self._base.hidden(
