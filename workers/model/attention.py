@@ -17,8 +17,9 @@ from transformers.masking_utils import sdpa_mask
 from workers.model.attention_rows import APART, Shape, attention_trial, row_by_row
 from workers.model.folding import Folding
 
-#: The name under which Transformers' models find this attention.
-NAME = "openrl_sdpa"
+#: The name under which Transformers' models find this attention. It must not contain "sdpa": families whose scores are
+#: capped are refused that.
+NAME = "openrl_attention"
 #: Longer rows keep PyTorch's gradient, which need not hold their scores.
 LONGEST = 512
 #: Scores held at once in a backward pass; few enough to stay near the processor.

@@ -43,6 +43,7 @@ class BaseModel:
         self.module = module.requires_grad_(False)
         module.set_attn_implementation(attention.NAME)
         config = module.config.get_text_config()
+        _check_attention(module, config, source)
         self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self._current = CurrentMix()
         self.alike = Alike()
@@ -175,7 +176,7 @@ class BaseModel:
 def load_base(source: str | Path, *, device: torch.device, dtype: torch.dtype) -> BaseModel:
     """Loads a hub id or a folder. Raises BaseModelMissing, or ModelUnsupported where adapters find no place."""
     try:
-        module: Any = AutoModelForCausalLM.from_pretrained(str(source), dtype=dtype, attn_implementation="sdpa")
+        module: Any = AutoModelForCausalLM.from_pretrained(str(source), dtype=dtype, attn_implementation=attention.NAME)
     except (OSError, ValueError) as error:
         raise BaseModelMissing(str(source), str(error)) from error
     return BaseModel(module.to(device), str(source))
@@ -213,6 +214,13 @@ def _group(name: str, linear: nn.Linear, head: nn.Module | None) -> Group | None
     if linear is head:
         return Group.UNEMBED
     return next((group for group, pattern in _GROUPS.items() if pattern.search(name)), None)
+
+
+def _check_attention(module: Any, config: Any, source: str) -> None:
+    """Families that PyTorch's attention does not suit are known only if a soft cap is the reason."""
+    if not getattr(module, "_supports_sdpa", True) and getattr(config, "attn_logit_softcapping", None) is None:
+        why = f"the attention of {type(module).__name__} has parts that this server does not know"
+        raise ModelUnsupported(source, why)
 
 
 def _check_found(module: Any, targets: list[Target], source: str) -> None:

@@ -134,7 +134,9 @@ class Table:
         strand.slot = -1
 
     def _free(self, apart_from: Collection[int] = ()) -> list[int]:
-        return [slot for slot in range(len(self), self.cache.rows) if not self._strands[slot] and slot not in apart_from]
+        return [
+            slot for slot in range(len(self), self.cache.rows) if not self._strands[slot] and slot not in apart_from
+        ]
 
     def _claim(self, first: int, source: Strand | None, common: int) -> int:
         """An empty slot, `first` where that can be; where all are taken, the place of a strand at rest: of the source
