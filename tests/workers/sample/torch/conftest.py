@@ -58,7 +58,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma": {},
     "starcoder2": {"sliding_window": 8},
     "olmo3": {"sliding_window": 8},
-    "gpt_neox": {},
 }
 
 
