@@ -72,6 +72,9 @@ class Sample(BaseModel, extra="forbid", frozen=True):
     """Sequences decoded together."""
     cache_tokens: int = Field(0, ge=0)
     """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
+    prefill_tokens: int = Field(0, ge=0)
+    """Prompt tokens computed between two decode steps: fewer keep samples flowing while long prompts come in, more
+    compute prompts faster; 0 takes 512 on a CPU and 2048 elsewhere."""
     full_copies: int = Field(2, ge=1)
     """Policy versions with all weights that a worker keeps at once, each a model of its own, if its memory allows."""
 

@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
+SAVED = 16  #: quanta, at most, of who is passed over
 REMEMBERED = 256  #: of those who have nothing waiting: what they still owe, or that they are not new
 
 
@@ -21,10 +22,8 @@ class _Waiting(Protocol):
     name: str
     credit: int
 
-    def empty(self) -> bool: ...
-
-    def waits(self) -> bool:
-        """Whether there is something whose turn it could be now."""
+    def empty(self) -> bool:
+        """Whether nothing waits."""
 
 
 W = TypeVar("W", bound=_Waiting)
@@ -35,9 +34,10 @@ class _Ring(Generic[W]):
 
     def __init__(self, quantum: int) -> None:
         self._quantum = quantum
-        self._fresh: dict[str, W] = {}  #: who came new, before all others
+        self._fresh: dict[str, W] = {}  #: before all others: who was put aside, and who came new
         self._known: dict[str, W] = {}
         self._away: dict[str, W] = {}  #: who has nothing waiting
+        self._aside: dict[str, W] = {}  #: in this round
 
     def __iter__(self) -> Iterator[W]:
         return chain(self._fresh.values(), self._known.values())
@@ -46,7 +46,7 @@ class _Ring(Generic[W]):
         """The one of this name; a new one is made with its name and credit."""
         if name in self._away:
             self._known[name] = self._away.pop(name)
-        found = self._fresh.get(name) or self._known.get(name)
+        found = self._fresh.get(name) or self._known.get(name) or self._aside.get(name)
         if found is None:
             found = self._fresh[name] = make(name, self._quantum)
         return found
@@ -54,12 +54,12 @@ class _Ring(Generic[W]):
     def first(self) -> W | None:
         """Whose turn it is; None where nobody waits."""
         while True:
-            found, waiting, emptied = self._look()
+            found, least, emptied = self._look()
             for member in emptied:
                 self._leave(member)
-            if found is not None or not waiting:
+            if found is not None or least is None:
                 return found
-            self._replenish()
+            self._replenish(least // self._quantum + 1)
 
     def charge(self, member: W, tokens: int) -> None:
         """Who has no credit left goes behind the others, and who has nothing that waits leaves."""
@@ -70,23 +70,36 @@ class _Ring(Generic[W]):
             self._out(member)
             self._known[member.name] = member
 
-    def _look(self) -> tuple[W | None, bool, list[W]]:
-        """Whose turn it is, whether anybody waits, and who was met and has nothing any more."""
-        waiting, emptied = False, []
+    def put_aside(self, member: W) -> None:
+        self._out(member)
+        self._aside[member.name] = member
+
+    def take_back(self) -> None:
+        """Who was put aside is in front of the others again."""
+        if self._aside:
+            self._fresh = self._aside | self._fresh
+            self._aside = {}
+
+    def _look(self) -> tuple[W | None, int | None, list[W]]:
+        """Whose turn it is; else the least that anybody who waits owes; and who was met and has nothing any more."""
+        least, emptied = None, []
         for member in self:
             if member.empty():
                 emptied.append(member)
-            elif member.waits():
-                waiting = True
-                if member.credit > 0:
-                    return member, waiting, emptied
-        return None, waiting, emptied
+            elif member.credit > 0:
+                return member, None, emptied
+            else:
+                least = -member.credit if least is None else min(least, -member.credit)
+        return None, least, emptied
 
-    def _replenish(self) -> None:
-        """A quantum for everybody; who is away and owes nothing is forgotten."""
+    def _replenish(self, rounds: int) -> None:
+        """So many quanta for everybody; who is away and owes nothing is forgotten."""
         self._away = {name: member for name, member in self._away.items() if member.credit < 0}
-        for member in chain(self, self._away.values()):
-            member.credit = min(self._quantum, member.credit + self._quantum)
+        for member in self:
+            member.credit += rounds * self._quantum
+        for members, most in ((self._away, 1), (self._aside, SAVED)):
+            for member in members.values():
+                member.credit = min(most * self._quantum, member.credit + rounds * self._quantum)
 
     def _leave(self, member: W) -> None:
         self._out(member)
@@ -112,22 +125,15 @@ class _Line(Generic[T]):
             self.items.popleft()
         return not self.items
 
-    def waits(self) -> bool:
-        return not self.empty()
-
 
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
     name: str
     credit: int
     lines: _Ring[_Line[T]]
-    passed: bool = False  #: in this round
 
     def empty(self) -> bool:
         return all(line.empty() for line in self.lines)
-
-    def waits(self) -> bool:
-        return not self.passed and not self.empty()
 
 
 class Turns(Generic[T]):
@@ -137,7 +143,6 @@ class Turns(Generic[T]):
     def __init__(self, quantum: int, over: Callable[[T], bool] = lambda item: False) -> None:
         self._quantum, self._over = quantum, over
         self._tenants: _Ring[_Tenant[T]] = _Ring(quantum)
-        self._passed: list[_Tenant[T]] = []
 
     def add(self, item: T, *, tenant: str, line: str) -> None:
         """Behind everything that waits in its line."""
@@ -159,15 +164,11 @@ class Turns(Generic[T]):
 
     def pass_over(self) -> None:
         """The first cannot go now: nor can anything else of its tenant, until the next round."""
-        tenant = self._somebody()[0]
-        tenant.passed = True
-        self._passed.append(tenant)
+        self._tenants.put_aside(self._somebody()[0])
 
     def new_round(self) -> None:
-        """Those passed over come to their turns again."""
-        for tenant in self._passed:
-            tenant.passed = False
-        self._passed.clear()
+        """Those passed over come to their turns again, before the others."""
+        self._tenants.take_back()
 
     def _somebody(self) -> tuple[_Tenant[T], _Line[T]]:
         at = self._at()

@@ -108,6 +108,7 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) ->
             fetch=here.depot.get_folder,
             max_rows=settings.sample.max_rows,
             cache_tokens=settings.sample.cache_tokens,
+            prefill_tokens=settings.sample.prefill_tokens,
         )
 
     return Copies(

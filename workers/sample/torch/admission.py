@@ -29,15 +29,17 @@ def fitting(length: int, max_rows: int, cache_tokens: int) -> int:
 
 def shares(left: Sequence[int], budget: int) -> list[int]:
     """How many tokens of each prompt go now, where so many of each are left, the oldest first: half the budget is the
-    oldest's, so that it gets on, and the rest goes to the shortest, so that long ones do not hold them up."""
+    oldest's, so that it gets on, and the rest goes to the shortest, so that long ones do not hold them up. Others than
+    the oldest are only cut into parts of a quarter of the budget or more: each part costs a pass."""
     given = [0] * len(left)
     if not left:
         return given
     oldest = min(left[0], max(1, budget // 2))
     rest = budget - oldest
     for index in sorted(range(1, len(left)), key=lambda index: left[index]):
-        given[index] = min(left[index], rest)
-        rest -= given[index]
+        if left[index] <= rest or rest >= budget // 4:
+            given[index] = min(left[index], rest)
+            rest -= given[index]
     given[0] = min(left[0], oldest + rest)
     return given
 

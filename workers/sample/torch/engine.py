@@ -33,18 +33,18 @@ from workers.sample.torch.table import Table
 __all__ = ["SampleEngine", "SampleRequest"]
 
 LOAD_WAIT_SECONDS = 0.002  #: how long a step with nothing else to do waits for weights
-#: Prompt tokens in a step. On a CPU half a second of a small model's time, by which a decode step of 32 rows is
-#: lengthened to eight times its own; fewer would leave bursts of prompts waiting for ever more decode steps of few rows.
-#: A GPU computes more in less than a decode step's time.
+#: Prompt tokens in a step. On a CPU half a second of a small model's time, which is seven decode steps of 32 rows;
+#: fewer would have many prompts wait for ever more decode steps of few rows. A GPU computes more in less time.
 CPU_PREFILL_TOKENS, PREFILL_TOKENS = 512, 2048
+ALONE = 4  #: as many times the prompt tokens where no sample has to wait for them
 
 
 class SampleEngine:
     """`decode` turns tokens into text, for stop strings; `fetch` reads a policy's files (KeyError: not there yet).
 
     At most `max_rows` samples and `cache_tokens` tokens (rows times the longest; 0 sizes it from free memory) are in
-    the batch; `prefill_tokens` bounds the prompt tokens computed between two decode steps (0 chooses by device).
-    `policies` are kept at most.
+    the batch; `prefill_tokens` bounds the prompt tokens computed between two decode steps (0 chooses by device), and is
+    more while nothing is decoded. `policies` are kept at most.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SampleEngine:
         self._decoding = Decoding(self._table, DecodePass(base, self.policies, self._table, with_cache))
         prompt_pass = PromptPass(base, self.policies, cache, with_cache)
         self._starting = Starting(base, self._table, prompt_pass, self._decoding)
-        self._gate = Gate(self._line, self._starting, self._table, self._prefill_tokens)
+        self._gate = Gate(self._line, self._starting, self._table)
 
     # ---------------------------------------------------------------------------------------- for any thread
     def submit(self, request: SampleRequest) -> "Future[SampleResult]":
@@ -142,9 +142,10 @@ class SampleEngine:
         Never raises for a request's sake: what goes wrong ends in the futures it concerns."""
         self._let_go()
         self._line.take_in()
-        self._gate.admit()
+        budget = self._prefill_tokens * (1 if self._table else ALONE)
+        self._gate.admit(budget)
         if self._starting:
-            self._starting.advance(self._prefill_tokens)
+            self._starting.advance(budget)
         if self._table:
             self._decoding.step()
         elif self._line and not self._starting:

@@ -17,40 +17,36 @@ PATIENCE = 16
 
 
 class Gate:
-    """`prefill_tokens` bounds the prompt tokens that a tenant has on their way."""
+    def __init__(self, line: Line, starting: Starting, table: Table) -> None:
+        self._line, self._starting, self._table = line, starting, table
 
-    def __init__(self, line: Line, starting: Starting, table: Table, prefill_tokens: int) -> None:
-        self._line, self._starting, self._table, self._prefill_tokens = line, starting, table, prefill_tokens
-
-    def admit(self) -> bool:
-        """Start what fits, each sample in turn. Whether any was."""
+    def admit(self, prefill_tokens: int) -> None:
+        """Start what fits, each sample in turn. A tenant that has so many prompt tokens on their way waits for them.
+        Where no row is free, only who is first may go without one."""
         turns = self._line.turns
         turns.new_round()
         if turns.first() is None:
-            return False
+            return
         room, pending = self._room(), self._pending()
         passed: list[Job] = []
-        any_admitted = False
         while (job := turns.first()) is not None:
-            if pending[job.request.tenant] >= self._prefill_tokens and self._starting.of(job) is None:
+            if pending[job.request.tenant] >= prefill_tokens and self._starting.of(job) is None:
                 turns.pass_over()
-            elif self._let_in(job, room, pending):
-                any_admitted = True
-            elif job.passed >= PATIENCE:
-                break
+            elif self._let_in(job, room, pending, prefill_tokens):
+                for each in passed:
+                    each.passed += 1
+                passed.clear()
+            elif job.passed >= PATIENCE or room.rows >= room.max_rows:
+                return
             else:
                 passed.append(job)
                 turns.pass_over()
-        if any_admitted:
-            for job in passed:
-                job.passed += 1
-        return any_admitted
 
-    def _let_in(self, job: Job, room: Room, pending: Counter[str]) -> bool:
+    def _let_in(self, job: Job, room: Room, pending: Counter[str], prefill_tokens: int) -> bool:
         """Admit one sample, or the scoring of a prompt, if there is room."""
         request, first = job.request, not job.admitted
         kept = room.fits(request.cells or len(request.prompt))
-        if not kept and not self._needs_no_row(job):
+        if not kept and not self._needs_no_row(job, prefill_tokens):
             return False
         count = 1 if request.cells else min(job.unadmitted, room.max_rows)
         known = self._starting.of(job)
@@ -66,10 +62,10 @@ class Gate:
         self._line.turns.charge(count * request.sample_tokens + first * len(request.prompt), gone=gone)
         return True
 
-    def _needs_no_row(self, job: Job) -> bool:
+    def _needs_no_row(self, job: Job, prefill_tokens: int) -> bool:
         """Whether all can be had from one pass over the prompt."""
         length = len(job.request.prompt)
-        return not job.request.cells and (length <= self._prefill_tokens or length > self._table.cache.cache_tokens)
+        return not job.request.cells and (length <= prefill_tokens or length > self._table.cache.cache_tokens)
 
     def _room(self) -> Room:
         cells = [row.job.request.cells for row in self._table.rows] + [start.cells for start in self._starting]

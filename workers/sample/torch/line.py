@@ -7,7 +7,7 @@ from workers.sample.torch.adapters import Policies
 from workers.sample.torch.rows import Job
 from workers.turns import Turns
 
-QUANTUM = 256  #: tokens that a tenant, or one of its samplers, may be ahead of the others
+QUANTUM = 64  #: tokens that a tenant, or one of its samplers, may be ahead of the others
 
 
 class Line:

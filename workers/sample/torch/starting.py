@@ -46,7 +46,7 @@ class Starting:
     def add(self, job: Job, count: int, *, kept: bool) -> Start:
         """Start so many samples of a request, or only score its prompt; `kept` promises them rows of the cache."""
         start = self.of(job)
-        if start is None or kept and not start.kept:
+        if start is None or (kept and not start.kept):
             start = Start(Strand(job.request.policy, job.tokens), job.prefix, kept, {job: count})
             self._starts[start] = None
             self._by_prefix[job.prefix] = start
@@ -118,9 +118,9 @@ class Starting:
         if source is None:
             return None, 0
         length = len(strand.prompt)
-        if common == length == len(source.prompt) and source.last is not None and needed == length - 1:
-            if all(job.scoring is None for job in start.jobs):
-                return source, length
+        unscored = all(job.scoring is None for job in start.jobs)
+        if unscored and common == length == len(source.prompt) and source.last is not None:
+            return source, length
         common = min(common, needed)
         return (source, common) if common >= LEAST else (None, 0)
 
