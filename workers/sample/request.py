@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import DepotKey
-from openrl.domain.limits import check_context, check_room, check_vocabulary, outside
+from openrl.domain.limits import LEAST_TEMPERATURE, check_context, check_room, check_vocabulary, outside
 from openrl.domain.op import Sample
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
@@ -101,9 +101,13 @@ def _check_params(params: SamplingParams, vocab_size: int) -> None:
         raise FieldInvalid("sampling_params.max_tokens", f"is {params.max_tokens}; it must not be negative")
     if not 0 <= params.temperature < float("inf"):
         raise FieldInvalid("sampling_params.temperature", f"is {params.temperature}; it must be 0 (greedy) or more")
+    if 0 < params.temperature < LEAST_TEMPERATURE:
+        raise FieldInvalid(
+            "sampling_params.temperature", f"is {params.temperature:g}; send 0 for the likeliest token each time"
+        )
     if not 0 < params.top_p <= 1:
         raise FieldInvalid("sampling_params.top_p", f"is {params.top_p}; it must be above 0 and at most 1")
-    if params.top_k < -1:
+    if params.top_k < -1 or params.top_k == 0:
         raise FieldInvalid("sampling_params.top_k", f"is {params.top_k}; it must be -1 (keep all) or at least 1")
     check_vocabulary(params.stop_tokens, vocab_size, "sampling_params.stop")
 
