@@ -20,7 +20,6 @@ MOST_SAMPLES = 1024
 MOST_CANDIDATES = 1024
 #: Chunks of one prompt.
 MOST_CHUNKS = 1024
-#: Logits divided by less would not be finite any more.
 #: Stop sequences of one request, and characters of one.
 MOST_STOPS = 128
 STOP_CHARS = 1024

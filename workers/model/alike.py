@@ -7,6 +7,7 @@ shapes and not by values, so that a trial of some ten thousand sums settles it f
 """
 
 from collections.abc import Callable, Hashable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -48,8 +49,7 @@ class Alike:
         """Rows that a product of x may take at once; more than x has: x is filled up."""
         place = (key, len(x))
         if place not in self._sizes:
-            tried = (size for size in sizes(len(x)) if self.known((key, size), lambda: row_trial(product, x, size)))
-            self._sizes[place] = next(tried, 1)
+            self._sizes[place] = next(filter(partial(self._fits, key, product, x), sizes(len(x))), 1)
         return self._sizes[place]
 
     def entries(self, x: Tensor, weights: Tensor) -> Tensor:
@@ -58,6 +58,9 @@ class Alike:
         if len(x) == 1 or self.known(key, lambda: entry_trial(x, weights)):
             return torch.bmm(x, weights)
         return torch.cat([torch.bmm(*pair) for pair in zip(x.split(1), weights.split(1), strict=True)])
+
+    def _fits(self, key: Hashable, product: Product, x: Tensor, size: int) -> bool:
+        return self.known((key, size), lambda: row_trial(product, x, size))
 
 
 def sizes(count: int) -> list[int]:

@@ -1,7 +1,7 @@
-"""The adapters of a decode step, each computed as if its rows were alone: for rows whose bits must not depend on others.
+"""The adapters of a decode step, each computed as if its rows were alone: for rows whose bits depend on no others.
 
-An adapter's rows fill blocks of a fixed size, and blocks are entries of batched products in float32. That is slower than
-`joined`, whose products depend on which adapters are there.
+An adapter's rows fill blocks of a fixed size, and blocks are entries of batched products in float32. That is slower
+than `joined`, whose products depend on which adapters are there.
 """
 
 from collections.abc import Sequence

@@ -65,5 +65,5 @@ def test_a_cache_that_a_model_uses_in_its_own_way_is_found_out(lab, monkeypatch)
         return plain(*args, **kw) if cache is None else cache.shared_layers[0]
 
     monkeypatch.setattr(attention, "forward", sharing)
-    with pytest.raises(ModelUnsupported, match="fails .AttributeError: .* object has no attribute 'shared_layers'"):
+    with pytest.raises(ModelUnsupported, match=r"fails .AttributeError: .* object has no attribute 'shared_layers'"):
         check_decoding(base, "sharing")
