@@ -57,7 +57,7 @@ class Alike:
         key = ("entries", x.shape, weights.shape[2], x.dtype)
         if len(x) == 1 or self.known(key, lambda: entry_trial(x, weights)):
             return torch.bmm(x, weights)
-        return torch.cat([torch.bmm(*pair) for pair in zip(x.split(1), weights.split(1), strict=True)])
+        return torch.cat([torch.bmm(*pair) for pair in zip(torch.split(x, 1), torch.split(weights, 1), strict=True)])
 
     def _fits(self, key: Hashable, product: Product, x: Tensor, size: int) -> bool:
         return self.known((key, size), lambda: row_trial(product, x, size))
@@ -89,7 +89,7 @@ def entry_trial(like: Tensor, weights: Tensor) -> bool:
     generator = torch.Generator().manual_seed(len(like))
     for _ in range(ROUNDS):
         x = torch.randn(like.shape, generator=generator).to(like)
-        alone = torch.cat([torch.bmm(*pair) for pair in zip(x.split(1), weights.split(1), strict=True)])
+        alone = torch.cat([torch.bmm(*pair) for pair in zip(torch.split(x, 1), torch.split(weights, 1), strict=True)])
         if not torch.equal(torch.bmm(x, weights), alone):
             return False
     return True
