@@ -21,6 +21,7 @@ from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
+from workers.sample.torch.trial import check_decoding
 from workers.sample.work import SampleWork
 from workers.station import Station, step
 from workers.ticker import Ticker
@@ -97,6 +98,8 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings, cl
 
     fetch, give_up = policy_source(here.depot, settings)
     tokenizer = AutoTokenizer.from_pretrained(source)
+    with step("trial of the sample engine"):
+        check_decoding(base, source)
     packed = base.pack(free_memory_bytes() // 4)
     log.info("weights packed for decoding: %.0f MB", packed / 1e6, extra={"action": "start"})
 

@@ -21,6 +21,7 @@ from workers.model.finite import all_finite
 from workers.model.layout import LoraShape
 from workers.model.lora import AdapterStack, Mix, MixPart
 from workers.sample.fetching import Fetch
+from workers.sample.torch.apart import ApartPart
 from workers.sample.torch.joined import Joined, JoinedPart
 
 LOADERS = 4  #: policies fetched at a time: one that the depot keeps waiting does not keep the others waiting
@@ -38,6 +39,7 @@ class Policies:
     """At most `limit` adapters in device memory."""
 
     def __init__(self, base: BaseModel, *, fetch: Fetch, limit: int = 64) -> None:
+        self._alike = base.alike
         self._layout, self._device, self._fetch, self._limit = base.layout, base.device, fetch, limit
         # A CPU multiplies few rows by thin matrices faster in float32 than in bfloat16: see joined.SMALL.
         self._dtype = torch.float32 if base.device.type == "cpu" else base.dtype
@@ -106,6 +108,13 @@ class Policies:
             self._joined = (keys, Joined([self._weights(key) for key in keys]))
         place = {key: index for index, key in enumerate(keys)}
         return Mix((JoinedPart(self._joined[1], [-1 if key is None else place[key] for key in rows]),) if keys else ())
+
+    def steady_mix(self, rows: Sequence[DepotKey | None]) -> Mix:
+        """The same for a step of `BaseModel.steady`: each policy's rows are computed by themselves."""
+        keys = tuple(sorted({key for key in rows if key is not None}))
+        place = {key: index for index, key in enumerate(keys)}
+        index = [-1 if key is None else place[key] for key in rows]
+        return Mix((ApartPart([self._weights(key) for key in keys], index, self._alike),) if keys else ())
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -18,7 +18,8 @@ from workers.sample.torch.randomness import stream
 from workers.sample.torch.stopping import Decode, Stopper
 from workers.sample.torch.strands import Strand, Tokens
 
-PrefixKey = tuple[DepotKey | None, bytes]
+#: Policy, tokens, and whether computed alone, as requests with a seed are.
+PrefixKey = tuple[DepotKey | None, bytes, bool]
 
 
 class Job:
@@ -28,7 +29,7 @@ class Job:
         self.request = request
         self.future: Future[SampleResult] = Future()
         self.tokens: Tokens = np.array(request.prompt, np.int32)
-        self.prefix: PrefixKey = (request.policy, self.tokens.tobytes())
+        self.prefix: PrefixKey = (request.policy, self.tokens.tobytes(), request.seeded)
         self.holds_policy = False
         self.passed = 0  #: rounds in which others were admitted before it as there was no room for it
         self.admitted = 0  #: samples

@@ -101,7 +101,7 @@ class Starting:
     def _begin(self, start: Start) -> None:
         strand, start.leader, start.common = start.strand, None, 0
         if start.kept:
-            source, common = self._source(start)
+            source, common = (None, 0) if start.alone else self._source(start)
             if source is not None and source.length < common:
                 start.leader, start.common = source, common
                 return
@@ -131,12 +131,20 @@ class Starting:
             begun = [start for start in list(self._starts) if self._try_begin(start)]
             spans = self._spans([start for start in begun if start.left], budget)
             starts = list(spans)
-            for group in _grouped(list(spans.values()), budget):
+            for start in starts:
+                if start.alone:
+                    self._guarded([start], spans)
+            starts = [start for start in starts if not start.alone]
+            for group in _grouped([spans[start] for start in starts], budget):
                 self._guarded([starts[index] for index in group], spans)
             budget -= sum(map(len, spans.values()))
             done = [start for start in begun if start in self._starts and not start.left]
-            if done:
-                self._finish({start: _rows(start) for start in done})
+            for start in done:
+                if start.alone:
+                    self._finish({start: _rows(start)})
+            others = {start: _rows(start) for start in done if not start.alone}
+            if others:
+                self._finish(others)
             if not (spans or done):
                 return
 
@@ -144,9 +152,9 @@ class Starting:
         given = shares([start.left for start in starts], budget)
         spans: dict[Start, Span] = {}
         for start, tokens in zip(starts, given, strict=True):
-            whole = not start.kept
+            whole = start.alone or not start.kept
             if whole and (tokens == start.left or start is starts[0]):
-                spans[start] = Span(None, 0, start.left)
+                spans[start] = Span(start.strand.slot if start.kept else None, 0, start.left)
             elif tokens and not whole:
                 filled = start.strand.filled
                 spans[start] = Span(start.strand.slot, filled, filled + tokens)

@@ -19,6 +19,11 @@ class Start:
     common: int = 0  #: tokens that the leader computes for it
 
     @property
+    def alone(self) -> bool:
+        """Whether it is computed whole and by itself, so that its bits follow from the prompt."""
+        return any(job.request.seeded for job in self.jobs)
+
+    @property
     def left(self) -> int:
         """Tokens to compute."""
         return len(self.strand.prompt) - max(self.strand.filled, self.common)
