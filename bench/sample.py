@@ -109,12 +109,20 @@ def ratio(ours: Sequence[Served], theirs: Sequence[Served]) -> float:
     return statistics.median(mine.rate / other.rate for mine, other in zip(ours, theirs, strict=True))
 
 
+def cpu_rates(rounds: Sequence[Served]) -> list[float]:
+    """The median of the rounds' tokens per second of CPU time, which is all but deaf to others on the machine; nothing
+    where a side does not tell."""
+    rates = [each.tokens / each.cpu_seconds for each in rounds if each.cpu_seconds]
+    return [statistics.median(rates)] if rates else []
+
+
 def figures(turns: Mapping[str, Turn], served: Mapping[str, Sequence[Served]]) -> dict[str, float]:
     """What the rounds come to."""
     found = {name: ratio(served[ours], served[theirs]) for name, (ours, theirs) in RATIOS.items() if theirs in turns}
     for name in turns:
         if name not in WAITS:
             found[f"{name}_tokens_per_s"] = statistics.median(each.rate for each in served[name])
+            found |= {f"{name}_tokens_per_cpu_s": rate for rate in cpu_rates(served[name])}
     busy, idle = (waited(turns[name], served[name]) for name in WAITS)
     found["ttft_p50_ms"], found["ttft_p95_ms"] = map(float, np.percentile(busy, (50, 95)))
     found["ttft_idle_ms"] = statistics.median(idle)

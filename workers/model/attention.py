@@ -41,6 +41,8 @@ def attend(
         return _folded(module, query, key, value, folding, kw), None
     if attention_mask is None and query.shape[2] == key.shape[2] and _gains(query, key, value) and _plain(module, kw):
         return _ours(query, key, value, None, kw), None
+    if query.shape[2] == 1 and query.device.type == "cpu" and attention_mask is not None and _plain(module, kw):
+        return _decoding(query, key, value, attention_mask, kw), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kw)
 
 
@@ -67,6 +69,14 @@ def _ours(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, kw: di
         query, key, value, scale, seen
     )
     return out.transpose(1, 2).contiguous()
+
+
+def _decoding(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, kw: dict[str, Any]) -> Tensor:
+    """Attention [B, 1, H, D] of one new token per row. A CPU is done sooner with each query head by itself than with
+    those that share a key head as rows of one block, which is how Transformers asks for it."""
+    shared = query.shape[1] != key.shape[1]
+    out = F.scaled_dot_product_attention(query, key, value, mask, scale=kw.get("scaling"), enable_gqa=shared)
+    return out.transpose(1, 2)
 
 
 def _gains(query: Tensor, key: Tensor, value: Tensor) -> bool:
