@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from asks import Ask, asks, over_policies, probes
 from driving import Load, showing
+from flood import measure, two_tenants
 from rich.progress import Progress
 from rig import Report, add_report
 from sides import Model, Served, serve, torch_side, vllm_side
@@ -154,6 +155,15 @@ def measured(name: str, source: str, args: argparse.Namespace, progress: Progres
     return figures(turns, served)
 
 
+def flooded(progress: Progress) -> dict[str, float]:
+    """The figures of `flood.py`, of a server of its own."""
+    bar = progress.add_task("flood", total=None)
+    with two_tenants(argparse.Namespace(base_url=None, model=None)) as (server, key):
+        found = measure(server, key, tell=lambda word: progress.update(bar, description=f"flood: {word}"))
+    progress.update(bar, description="flood", total=1, completed=1)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_report(parser)
@@ -171,6 +181,7 @@ def main() -> None:
     parser.add_argument("--probes", type=int, default=16, help="requests for one token only (default %(default)s)")
     parser.add_argument("--rank", type=int, default=16, help="of the adapters (default %(default)s)")
     parser.add_argument("--vllm-python", help="of an environment that has vLLM; without it vLLM is left out")
+    parser.add_argument("--no-flood", dest="flood", action="store_false", help="leave out what flood.py measures")
     parser.add_argument("--limit", type=float, default=1200, help="seconds that a side may live (default %(default)s)")
     args = parser.parse_args()
     if args.quick:
@@ -181,6 +192,8 @@ def main() -> None:
             name = Path(source).name
             for figure, value in measured(name, source, args, progress).items():
                 report[f"{figure}_{name}"] = value
+        if args.flood and not args.quick:
+            report |= flooded(progress)
     if not args.vllm_python:
         print("vllm_cpu_ratio: left out, as no --vllm-python was given")
     report.finish()

@@ -20,8 +20,9 @@ from openrl.domain.sampling import SampleResult
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
+from workers.sample.fetching import Fetch
 from workers.sample.request import SampleRequest, check
-from workers.sample.torch.adapters import Fetch, Policies
+from workers.sample.torch.adapters import Policies
 from workers.sample.torch.admission import Room, Wish, admit, passes
 from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, cache_argument
 from workers.sample.torch.decode_pass import DecodePass
@@ -97,10 +98,6 @@ class SampleEngine:
     def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
         """Hand over a policy's weights in memory, see Policies.put."""
         self.policies.put(key, shape, flat)
-
-    def put_files(self, key: DepotKey, files: Mapping[str, bytes]) -> None:
-        """Hand over a policy as adapter files, see Policies.put_files."""
-        self.policies.put_files(key, files)
 
     @property
     def idle(self) -> bool:
