@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--model", action="append", help=f"name or folder, may be repeated (default: {MODELS})")
     parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16 (default %(default)s)")
     parser.add_argument("--threads", type=int, default=0, help="of each side; 0: one per core (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="(default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=2, help="(default %(default)s)")
     parser.add_argument("--asks", type=int, default=64, help="requests of a load (default %(default)s)")
     parser.add_argument(
         "--serial-asks",
