@@ -45,7 +45,9 @@ def attend(
     if attention_mask is None and query.shape[2] == key.shape[2] and _gains(query, key, value) and _plain(module, kw):
         return _ours(query, key, value, None, kw), None
     if attention_mask is not None and (lengths := APART.get()) is not None:
-        return row_by_row(lambda *row: _plainly(module, *row, kw), query, key, value, attention_mask, lengths), None
+        return row_by_row(
+            lambda q, k, v, mask: _plainly(module, q, k, v, mask, kw), query, key, value, attention_mask, lengths
+        ), None
     return _plainly(module, query, key, value, attention_mask, kw), None
 
 
@@ -53,6 +55,8 @@ def _plainly(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tenso
     """Attention [B, T, H, D]."""
     if kw.get("softcap") is not None:
         return _capped(query, key, value, mask, kw)
+    if query.shape[2] == 1 and query.device.type == "cpu" and mask is not None and _plain(module, kw):
+        return _decoding(query, key, value, mask, kw)
     out: Tensor = sdpa_attention_forward(module, query, key, value, mask, **kw)[0]
     return out
 
@@ -78,7 +82,9 @@ def rows_are_alike(config: Any, dtype: torch.dtype, device: torch.device) -> boo
     size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     module = SimpleNamespace(num_key_value_groups=heads // kv_heads, is_causal=True)
     kw = {"softcap": getattr(config, "attn_logit_softcapping", None)}
-    return attention_trial(lambda *row: _plainly(module, *row, kw), Shape(heads, kv_heads, size, dtype, device))
+    return attention_trial(
+        lambda q, k, v, mask: _plainly(module, q, k, v, mask, kw), Shape(heads, kv_heads, size, dtype, device)
+    )
 
 
 def _folded(module: Any, query: Tensor, key: Tensor, value: Tensor, folding: Folding, kw: dict[str, Any]) -> Tensor:
@@ -104,6 +110,14 @@ def _ours(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, kw: di
         query, key, value, scale, seen
     )
     return out.transpose(1, 2).contiguous()
+
+
+def _decoding(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, kw: dict[str, Any]) -> Tensor:
+    """Attention [B, 1, H, D] of one new token per row. A CPU is done sooner with each query head by itself than with
+    those that share a key head as rows of one block, which is how Transformers asks for it."""
+    shared = query.shape[1] != key.shape[1]
+    out = F.scaled_dot_product_attention(query, key, value, mask, scale=kw.get("scaling"), enable_gqa=shared)
+    return out.transpose(1, 2)
 
 
 def _gains(query: Tensor, key: Tensor, value: Tensor) -> bool:
