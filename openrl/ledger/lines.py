@@ -1,8 +1,8 @@
 """Lines, for the ledger in memory: whose op is rung next where not all may be out at once. Pure; knows ids only.
 
 A tenant may have at most as many ops out (rung or held) as there are free slots: alone it has half of the slots, n
-tenants have an (n+1)th each, and whoever comes new finds one free (dynamic thresholds, Choudhury and Hahne 1998). Few of
-them may be unclaimed: bells in a queue cannot be overtaken.
+tenants have an (n+1)th each, and whoever comes new finds one free (dynamic thresholds, Choudhury and Hahne 1998). Few
+of them may be unclaimed: bells in a queue cannot be overtaken.
 """
 
 from collections.abc import Iterator

@@ -114,9 +114,10 @@ def waits_seconds(ahead: int, elapsed: float, rung: float) -> float | None:
 class Ledger(Protocol):
     def append(self, op: Op, bell: Bell) -> OpId:
         """Record an op and ring it if its turn has come. Where its bell names a line it is rung while its tenant has
-        fewer ops out (rung or held) than the line has free slots and fewer than BELLS_AT_ONCE unclaimed, and stands in line before: whenever an op is claimed, settles or
-        slots come, the next ones are rung, in turn between tenants, then between owners. A repeat (same `op.once`)
-        answers the first op's id and does nothing else. Raises TurnPassed, TooManyWaiting."""
+        fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
+        stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
+        between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
+        else. Raises TurnPassed, TooManyWaiting."""
         ...
 
     def skip(self, run: RunId, turn: int) -> None:
