@@ -26,6 +26,7 @@ from openrl.domain.op import SETTLED, Bell, Op, RewardOp, SampleOp, Status, Trai
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger.leases import Leases
 from openrl.ledger.lines import Line
+from openrl.ledger.policies import PolicyUse
 from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept, waits_seconds
 from openrl.ledger.turns import Turns
 
@@ -59,6 +60,7 @@ class MemoryLedger:
         self._ring, self._limits, self._clock = ring, limits or Limits(), clock
         self._holder = WorkerId(holder)
         self._leases = Leases(clock, self._limits.hold_seconds)
+        self._policies = PolicyUse(clock)
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
         self._runs: defaultdict[RunId, Turns] = defaultdict(Turns)
@@ -81,6 +83,7 @@ class MemoryLedger:
                 return first
             run = self._runs[op.run] if isinstance(op, TrainOp) else None
             self._admit(op, run)
+            self._policies.begin(op)
             self._once[op.once] = op.id
             self._rows[op.id] = _Row(op, bell, self._clock())
             self._waiting[op.tenant] += 1
@@ -93,6 +96,7 @@ class MemoryLedger:
         return op.id
 
     def _admit(self, op: Op, run: Turns | None) -> None:
+        self._policies.check(op)
         awaited = False
         if run is not None and isinstance(op, TrainOp):
             if run.is_over(op.turn):
@@ -209,6 +213,10 @@ class MemoryLedger:
             self._runs[run].journal.clear()
             return self._leases.forget(run)
 
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        with self._lock:
+            return self._policies.retire(policy, unused_seconds)
+
     def _may_release(self, run: RunId) -> bool:
         here = self._here(run)
         return self._leases.has(self._holder, run) and (here is None or here.status is not Status.HELD)
@@ -272,6 +280,7 @@ class MemoryLedger:
         row.status = Status.FAILED if result is None else Status.DONE
         row.result, row.failure, row.due = result, failure, self._clock()
         self._waiting[op.tenant] -= 1
+        self._policies.end(op)
         if isinstance(op, TrainOp):
             self._end(self._runs[op.run], op.turn)
         elif row.bell.line:
@@ -362,6 +371,7 @@ class MemoryLedger:
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
         with self._lock:
+            self._policies.sweep()
             rung_again = sum(map(self._ring_again, self._due(Status.WAITING)))
             for holder in self._leases.lapsed():
                 self._bury(holder)

@@ -23,6 +23,7 @@ UNSERVED_SLOTS: Final = 8
 BELLS_AT_ONCE: Final = 16
 PACE_BASIS: Final = 8  #: rings that tell a pace
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
+POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
 
 class Shelf(Protocol):
@@ -117,7 +118,7 @@ class Ledger(Protocol):
         fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
         stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
         between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
-        else. Raises TurnPassed, TooManyWaiting."""
+        else. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a retired policy."""
         ...
 
     def skip(self, run: RunId, turn: int) -> None:
@@ -166,6 +167,11 @@ class Ledger(Protocol):
     def forget(self, run: RunId) -> DepotKey | None:
         """Nobody will go on with the run: end its lease and its journal. Answers the key of its snapshot, for deletion.
         Raises TurnUnsettled where ops still wait for it."""
+        ...
+
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        """A policy version is about to be deleted: ops that would sample it are refused from now on. False, and nothing
+        done, where an unsettled op writes or samples it, or one did within so many seconds."""
         ...
 
     def done(self, held: Held, result: Result) -> None:

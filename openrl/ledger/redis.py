@@ -22,10 +22,11 @@ from openrl.domain.errors import (
     TooManyWaiting,
     TurnPassed,
     TurnUnsettled,
+    WeightsRemoved,
     WornOut,
 )
 from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
-from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp, changes_run
+from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp, changes_run, policy_of
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
@@ -33,6 +34,7 @@ from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
     ACTIVE_SECONDS,
     BELLS_AT_ONCE,
+    POLICY_SECONDS,
     UNSERVED_SLOTS,
     Brings,
     Held,
@@ -85,17 +87,21 @@ class RedisLedger:
         if by_reference:
             self._shelf.put(body_key(op.id), body)
         run, turn, own = _shape_fields(op)
+        policy = policy_of(op)
+        needs = ("policy", policy) if policy is not None else ()
         place = ("body_at", "shelf") if by_reference else ("body_at", "inline", "body", body)
         owner = "" if isinstance(op, TrainOp) else op.owner
         word, first, status, bells = self._call(
             "append", self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, run, turn, bell.line, owner,
-            "kind", op.action.kind, "bell", codec.encode(bell), *own, *place,
+            policy or "", "kind", op.action.kind, "bell", codec.encode(bell), *own, *needs, *place,
         )  # fmt: skip
         first_id = OpId(first.decode())
         if by_reference and word != b"new" and not (first_id == op.id and status in (b"waiting", b"held")):
             self._discard(body_key(op.id))
         if word == b"passed":
             raise TurnPassed(run, int(turn))
+        if word == b"retired":
+            raise WeightsRemoved(op.sampler if isinstance(op, SampleOp) else run)
         if word == b"full":
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
         self._ring_all(bells)
@@ -179,6 +185,9 @@ class RedisLedger:
         self._follow_up([], bodies)
         return DepotKey(snapshot.decode()) or None
 
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        return bool(self._call("retire", policy, unused_seconds))
+
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
         data = codec.encode(result)
@@ -250,7 +259,13 @@ class RedisLedger:
     def sweep(self) -> Swept:
         limits = self._limits
         bells, bodies, rung, taken, given_up, gaps, forgotten, moved, results = self._call(
-            "sweep", limits.max_attempts, limits.gap_seconds, limits.keep_seconds, SWEEP_AT_MOST, self._worn_out
+            "sweep",
+            limits.max_attempts,
+            limits.gap_seconds,
+            limits.keep_seconds,
+            SWEEP_AT_MOST,
+            self._worn_out,
+            POLICY_SECONDS,
         )
         self._follow_up(bells, bodies)
         for op_id, epoch in zip(results[::2], results[1::2], strict=True):
@@ -324,7 +339,7 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place"),
+        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
 

@@ -1,5 +1,5 @@
 -- ARGV[3] max_attempts  [4] gap_seconds  [5] keep_seconds  [6] most of each kind to put right in one call
--- [7] failure of a worn out op
+-- [7] failure of a worn out op  [8] seconds that the use of policy versions is remembered
 -- -> bells, bodies, rung again, taken back, given up, gaps skipped, forgotten, moved in lines,
 -- (id, epoch) of results to leave the shelf
 local rung, taken, given_up, gaps, forgotten, moved, results = 0, 0, 0, 0, 0, 0, {}
@@ -59,6 +59,10 @@ for _, id in ipairs(due('endings', now - tonumber(ARGV[5]))) do
     end
     forgotten = forgotten + 1
   end
+end
+
+for _, index in ipairs({ 'used', 'retired' }) do
+  redis.call('ZREMRANGEBYSCORE', p .. index, '-inf', stamp(now - tonumber(ARGV[8])))
 end
 
 return { bells, bodies, rung, taken, given_up, gaps, forgotten, moved, results }
