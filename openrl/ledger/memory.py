@@ -134,6 +134,9 @@ class MemoryLedger:
         row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
         row.attempts += 1
         row.epoch += 1
+        if row.bell.line:
+            self._lines[row.bell.line].answered(op_id, row.op.tenant)
+            self._move(row.bell.line)
         waited = self._clock() - row.appended
         lease = self._leases.take(row.op.run, self._holder) if isinstance(row.op, TrainOp) else None
         return Held(op=row.op, epoch=row.epoch, attempt=row.attempts, lease=lease, waited_seconds=waited)

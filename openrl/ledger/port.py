@@ -19,6 +19,8 @@ Ring = Callable[[Bell], None]
 
 #: Of a line that no live worker listens to: some bells wait there for the worker that comes, the rest come with it.
 UNSERVED_SLOTS: Final = 8
+#: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
+BELLS_AT_ONCE: Final = 16
 PACE_BASIS: Final = 8  #: rings that tell a pace
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
 POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
@@ -113,10 +115,10 @@ def waits_seconds(ahead: int, elapsed: float, rung: float) -> float | None:
 class Ledger(Protocol):
     def append(self, op: Op, bell: Bell) -> OpId:
         """Record an op and ring it if its turn has come. Where its bell names a line it is rung while its tenant has
-        fewer ops out (rung or held) than the line has free slots, and stands in line before: whenever an op settles or
-        slots come, the next ones are rung, in turn between tenants, then between owners. A repeat (same `op.once`)
-        answers the first op's id and does nothing else. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it
-        samples a retired policy."""
+        fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
+        stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
+        between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
+        else. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a retired policy."""
         ...
 
     def skip(self, run: RunId, turn: int) -> None:

@@ -33,6 +33,7 @@ from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
     ACTIVE_SECONDS,
+    BELLS_AT_ONCE,
     POLICY_SECONDS,
     UNSERVED_SLOTS,
     Brings,
@@ -335,7 +336,7 @@ def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[Op
 def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
     heads = ((here / name).read_text() for name in ("rows.lua", "lines.lua"))
-    head = "\n".join((f"local UNSERVED_SLOTS = {UNSERVED_SLOTS}", *heads, ""))
+    head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
         *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
