@@ -69,7 +69,8 @@ class Adapters:
     def _begin(self, llm: Any, key: DepotKey) -> _Policy:
         if holds_model(key):
             raise AdapterUnsupported(
-                "weights", "they are all weights of a model, which vLLM workers cannot sample; run a torch sample worker"
+                "weights",
+                "they are all weights of a model, which vLLM workers cannot sample; run a torch sample worker",
             )
         number = next(self._numbers)
         folder = self._folder / str(number)

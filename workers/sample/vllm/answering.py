@@ -1,7 +1,8 @@
 """What vLLM answered, as the domain's results."""
 
 import math
-from collections.abc import Iterator, Sequence as Many
+from collections.abc import Iterator
+from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
 from typing import Any
 

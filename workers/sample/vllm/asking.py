@@ -29,7 +29,7 @@ def check_served(request: SampleRequest, context_length: int) -> None:
 
 
 def params(request: SampleRequest, sample: int, ends: frozenset[int], *, scoring: bool) -> SamplingParams:
-    """For one sample of a request; `ends` are the tokens that end it. With `scoring` the prompt is scored on the way."""
+    """For one sample of a request; `ends` are the tokens that end it. With `scoring` the prompt is scored, too."""
     mine = request.params
     return SamplingParams(
         max_tokens=max(1, mine.max_tokens),

@@ -7,12 +7,13 @@ one of these dies, everything fails with EngineBusy, `died` is called, and nothi
 import asyncio
 import itertools
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any
 
 from vllm.exceptions import VLLMValidationError
+from vllm.inputs.engine import tokens_input
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from openrl.domain.errors import Draining, EngineBusy, FieldInvalid
@@ -33,7 +34,7 @@ class SampleEngine:
 
     def __init__(
         self,
-        start: Callable[[], Awaitable[Any]],
+        start: Callable[[], Coroutine[Any, Any, Any]],
         *,
         facts: Facts,
         decode: Decode,
@@ -74,6 +75,8 @@ class SampleEngine:
             return
         self._watching.cancel()
         self._run(self._end("it is shutting down")).result()
+        if self._llm.output_handler is not None:  # or it would tell that the engine died
+            self._loop.call_soon_threadsafe(self._llm.output_handler.cancel)
         self._llm.shutdown()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -132,7 +135,7 @@ class SampleEngine:
         asked = params(request, sample, ends, scoring=request.scores_prompt and not sample)
         stopper = Stopper(mine, eos, self._decode)
         drawn, scores, reason = Drawn(request.topk_sample_logprobs), None, None
-        prompt = {"prompt_token_ids": list(request.prompt)}
+        prompt = tokens_input(list(request.prompt))
         answers = self._llm.generate(prompt, asked, f"{next(self._numbers)}", lora_request=lora)
         async with aclosing(answers):
             async for answer in answers:

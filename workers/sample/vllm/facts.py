@@ -35,7 +35,7 @@ def facts_of(source: str, context_length: int = 0) -> Facts:
     try:
         config = AutoConfig.from_pretrained(source)
         with torch.device("meta"):
-            module: Any = AutoModelForCausalLM.from_config(config)
+            module: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise BaseModelMissing(source, str(error)) from error
     head = module.get_output_embeddings()

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from vllm import AsyncEngineArgs
-from vllm.config.lora import LoRAConfig
+from vllm.config.lora import MaxLoRARanks
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -45,6 +45,7 @@ class Wish:
     tensor_parallel: int = 1
     memory_share: float = 0.9  #: of a GPU
     cache_bytes: int = 0  #: key/value cache; 0 lets vLLM choose
+    threads: int = 0  #: on the CPU; 0 lets vLLM choose, and bind them to cores
     extra: Mapping[str, Any] = field(default_factory=dict)  #: further engine arguments
 
 
@@ -85,8 +86,8 @@ def engine_args(wish: Wish) -> AsyncEngineArgs:
 
 def rank_taken(rank: int) -> int:
     """The smallest bound on ranks that vLLM offers and that lets `rank` in. Raises SettingInvalid."""
-    offered = LoRAConfig.__dataclass_fields__["max_lora_rank"].type.__args__  # type: ignore[union-attr]
-    fitting = [each for each in sorted(offered) if each >= rank]
+    offered = sorted(get_args(MaxLoRARanks))
+    fitting = [each for each in offered if each >= rank]
     if not fitting:
         raise SettingInvalid("OPENRL_TRAIN__MAX_LORA_RANK", f"is {rank}; vLLM takes adapters up to {max(offered)}")
     return int(fitting[0])
@@ -94,7 +95,8 @@ def rank_taken(rank: int) -> int:
 
 async def start(wish: Wish) -> AsyncLLM:
     """A running engine whose log-probabilities are those of samples. Raises OperatorError."""
-    for name, value in ENVIRONMENT.items():
+    bound = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(wish.threads)} if wish.threads else {}
+    for name, value in (ENVIRONMENT | bound).items():
         os.environ.setdefault(name, value)
     args = engine_args(wish)
     try:

@@ -37,7 +37,7 @@ class WorkerExtension:
 
     def openrl_untruncate(self) -> str:
         """Put the change in place. An empty answer, or why it cannot be."""
-        sampler = getattr(self.model_runner, "sampler", None)
+        sampler: Any = getattr(self.model_runner, "sampler", None)
         step = getattr(sampler, "topk_topp_sampler", None)
         if step is None:
             return f"{type(self.model_runner).__module__} has no top-k/top-p step where it is expected"
