@@ -122,8 +122,8 @@ def check_files(files: Mapping[str, bytes], targets: frozenset[str]) -> None:
         if module not in targets:
             raise AdapterUnsupported(
                 name,
-                f"vLLM workers cannot apply LoRA to {module!r}; train without it (train_unembed=False for the head) or "
-                "run a torch sample worker (OPENRL_SAMPLE__ENGINE=torch)",
+                f"vLLM cannot apply LoRA to {module!r} of this model; train without it (train_unembed=False for the "
+                "head), or a torch sample worker can (OPENRL_SAMPLE__ENGINE=torch)",
             )
         if not bool(torch.isfinite(tensor).all()):
             raise AdapterUnsupported(WEIGHTS, "it holds values that are not finite")

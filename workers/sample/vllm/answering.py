@@ -11,7 +11,7 @@ import numpy as np
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.sampling import Sequence, StopReason, TopLogprobs
 from openrl.domain.tensor import DType, Tensor
-from workers.model.arrays import to_domain
+from workers.model.arrays import from_domain, to_domain
 from workers.sample.request import SampleRequest
 
 FILLER_ID, FILLER_LOGPROB = 0, -99999.0  #: how the wire spells a cell that was not computed
@@ -61,18 +61,31 @@ def rows(flat: Any, last: int | None = None) -> Iterator[Row]:
         yield Row(flat.token_ids[start:end], flat.logprobs[start:end])
 
 
-def prompt_scores(request: SampleRequest, flat: Any) -> tuple[Tensor | None, TopLogprobs | None]:
-    """Log-probabilities float32 [P] of a prompt's tokens and the likeliest [P, k], where asked for."""
+@dataclass(frozen=True, slots=True)
+class PromptScores:
+    """The prompt's part of a result; None where not asked for."""
+
+    logprobs: Tensor | None = None
+    top: TopLogprobs | None = None
+    targets: Tensor | None = None
+
+
+def prompt_scores(request: SampleRequest, flat: Any) -> PromptScores:
+    """From vLLM's FlatLogprobs of a prompt: at each position the prompt's token, the likeliest, the chosen ones."""
     length, k = len(request.prompt), request.topk_prompt_logprobs
-    own = np.full(length, np.nan, np.float32)
+    asked = None if request.target_prompt_logprobs is None else from_domain(request.target_prompt_logprobs).numpy()
+    own, told = np.full(length, np.nan, np.float32), np.zeros((0, 0) if asked is None else asked.shape, np.float32)
     ids, values = np.full((length, k), FILLER_ID), np.full((length, k), FILLER_LOGPROB, np.float32)
-    scored = length - 1 if request.prompt_logprobs_last_n is None else min(request.prompt_logprobs_last_n, length - 1)
-    for at, row in enumerate(rows(flat, scored) if scored else (), length - scored):
+    last = length - 1 if request.prompt_logprobs_last_n is None else request.prompt_logprobs_last_n
+    for at, row in enumerate(rows(flat, length - 1) if length > 1 else (), 1):
         assert row.ids[0] == request.prompt[at]
-        own[at], ids[at], values[at] = row.logprobs[0], row.ids[1 : 1 + k], row.logprobs[1 : 1 + k]
-    return (
+        if at >= length - last:
+            own[at], ids[at], values[at] = row.logprobs[0], row.ids[1 : 1 + k], row.logprobs[1 : 1 + k]
+        told[at - 1 : at] = row.logprobs[1 + k :]
+    return PromptScores(
         to_domain(own, DType.FLOAT32) if request.prompt_logprobs else None,
         _top(ids, values, k) if k else None,
+        None if asked is None else to_domain(np.where(asked >= 0, told, 0.0), DType.FLOAT32),
     )
 
 

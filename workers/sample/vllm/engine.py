@@ -21,7 +21,7 @@ from openrl.domain.sampling import SampleResult, Sequence, StopReason
 from workers.sample.request import SampleRequest, check
 from workers.sample.torch.stopping import Decode, Stopper
 from workers.sample.vllm.adapters import Adapters
-from workers.sample.vllm.answering import Drawn, prompt_scores, rows
+from workers.sample.vllm.answering import Drawn, PromptScores, prompt_scores, rows
 from workers.sample.vllm.asking import check_served, params
 from workers.sample.vllm.facts import Facts
 
@@ -124,8 +124,13 @@ class SampleEngine:
         sequences = tuple(sequence for sequence, _ in drawn[:count])
         if not request.params.max_tokens:
             sequences = (Drawn(request.topk_sample_logprobs).sequence(StopReason.LENGTH),) * request.num_samples
-        own, top = prompt_scores(request, drawn[0][1]) if request.scores_prompt else (None, None)
-        return SampleResult(sequences=sequences, prompt_logprobs=own, top_prompt_logprobs=top)
+        scores = prompt_scores(request, drawn[0][1]) if request.scores_prompt else PromptScores()
+        return SampleResult(
+            sequences=sequences,
+            prompt_logprobs=scores.logprobs,
+            top_prompt_logprobs=scores.top,
+            target_prompt_logprobs=scores.targets,
+        )
 
     async def _draw(self, request: SampleRequest, sample: int, lora: Any) -> tuple[Sequence, Any]:
         """One sample, and what vLLM tells of the prompt's tokens: the first sample of a request asks for that."""

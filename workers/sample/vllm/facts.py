@@ -9,6 +9,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 
+HEAD_LIMIT = 258_048  #: vLLM carries LoRA on the head of a vocabulary up to so large
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -16,7 +18,7 @@ class Facts:
     vocab_size: int
     context_length: int  #: tokens
     eos_token_ids: tuple[int, ...]
-    linears: tuple[tuple[str, int, int], ...]  #: last part of the name, features in and out; the head is left out
+    linears: tuple[tuple[str, int, int], ...]  #: that can carry LoRA: last part of the name, features in and out
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -24,7 +26,7 @@ class Facts:
         return tuple(sorted({name for name, _, _ in self.linears}))
 
     def lora_bytes(self, rank: int, item_bytes: int) -> int:
-        """What one adapter takes that trains everything but the head."""
+        """What one adapter takes that trains all there is."""
         return item_bytes * rank * sum(inside + outside for _, inside, outside in self.linears)
 
 
@@ -51,7 +53,7 @@ def facts_of(source: str, context_length: int = 0) -> Facts:
         linears=tuple(
             (name.rpartition(".")[2], each.in_features, each.out_features)
             for name, each in module.named_modules()
-            if isinstance(each, nn.Linear) and each is not head
+            if isinstance(each, nn.Linear) and (each is not head or head.out_features <= HEAD_LIMIT)
         ),
     )
 

@@ -1,6 +1,7 @@
 """Starts vLLM for sampling with many adapters. Knows numbers, no settings object."""
 
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -67,14 +68,13 @@ def engine_args(wish: Wish) -> AsyncEngineArgs:
         "max_loras": wish.max_loras,
         "max_cpu_loras": max(wish.max_loras, wish.max_cpu_loras),
         "max_lora_rank": rank_taken(wish.max_lora_rank),
-        # Without the head: its adapters are refused, and with one vLLM's CPU build dies of prompts that are scored
-        # beside others in a step.
         "lora_target_modules": list(wish.targets),
         "skip_tokenizer_init": True,
         "generation_config": "vllm",
         "logprobs_mode": "raw_logprobs",
         "max_logprobs": -1,
         "worker_extension_cls": EXTENSION,
+        "seed": secrets.randbits(31),  # vLLM's own is 0: all workers would draw the same
         "disable_log_stats": True,
         "enable_log_requests": False,
     }
@@ -104,7 +104,7 @@ async def start(wish: Wish) -> AsyncLLM:
     except (ValueError, RuntimeError, OSError) as error:
         raise ModelUnsupported(wish.source, f"vLLM does not start: {error}") from error
     try:
-        for problem in await llm.collective_rpc("openrl_untruncate"):
+        for problem in await llm.collective_rpc("openrl_change"):
             if problem:
                 raise ModelUnsupported(wish.source, f"this version of vLLM is not known: {problem}")
         await _prove(llm, wish.source)

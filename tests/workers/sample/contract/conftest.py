@@ -10,8 +10,11 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test fo
 
 from laboratory import STARTS, Laboratory, make_model
 
+#: vLLM takes its time to start, and warns of a good deal.
+VLLM = [pytest.mark.vllm, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
-@pytest.fixture(scope="session", params=["torch", pytest.param("vllm", marks=pytest.mark.vllm)])
+
+@pytest.fixture(scope="session", params=["torch", pytest.param("vllm", marks=VLLM)])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """One engine for all tests: what one of them leaves behind must not change another."""
     folder = tmp_path_factory.mktemp(f"{request.param}-model")
@@ -27,8 +30,4 @@ def served(lab: Laboratory) -> set[str]:
     """What not every engine does."""
     from laboratory import Stepped
 
-    return (
-        {"target_prompt_logprobs", "prompt_alternatives", "head", "hot", "cold"}
-        if isinstance(lab.engine, Stepped)
-        else set()
-    )
+    return {"prompt_alternatives", "hot", "cold"} if isinstance(lab.engine, Stepped) else set()

@@ -237,7 +237,7 @@ def start_vllm(lab: Laboratory, folder: Path) -> Engine:
         targets=facts.targets,
         cache_bytes=1 << 28,
         threads=1,
-        extra={"enforce_eager": True},
+        extra={"enforce_eager": True, "max_num_batched_tokens": 256},  # so that prompts come in chunks
     )
     adapters = Adapters(folder / "adapters", fetch=lab.fetch, targets=facts.targets, limit=4)
     return SampleEngine(lambda: start(wish), facts=facts, decode=spell, adapters=adapters)
