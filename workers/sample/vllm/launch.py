@@ -47,13 +47,14 @@ class Wish:
     memory_share: float = 0.9  #: of a GPU
     cache_bytes: int = 0  #: key/value cache; 0 lets vLLM choose
     threads: int = 0  #: on the CPU; 0 lets vLLM choose, and bind them to cores
+    on_cpu: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)  #: further engine arguments
 
 
 def engine_args(wish: Wish) -> AsyncEngineArgs:
     """Raises SettingInvalid for extra arguments that are unknown or not the operator's to choose."""
     for name in wish.extra:
-        if name in OURS:
+        if name in OURS or (name == "enforce_eager" and wish.on_cpu):
             raise SettingInvalid("OPENRL_SAMPLE__VLLM__EXTRA", f"{name} cannot be changed here")
     mine: dict[str, Any] = {
         "model": wish.source,
@@ -75,6 +76,7 @@ def engine_args(wish: Wish) -> AsyncEngineArgs:
         "max_logprobs": -1,
         "worker_extension_cls": EXTENSION,
         "seed": secrets.randbits(31),  # vLLM's own is 0: all workers would draw the same
+        "enforce_eager": wish.on_cpu,  # compiled code would not see the zero place of adapters: see sampler.py
         "disable_log_stats": True,
         "enable_log_requests": False,
     }

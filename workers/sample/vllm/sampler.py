@@ -3,15 +3,18 @@
 Sampled tokens: vLLM knows the model's own distribution and the one after top-k and top-p have cut it. A sample's is in
 between, scaled by the temperature and not cut. It is taken where vLLM hands scaled logits to its top-k/top-p step.
 
-Seeds: vLLM's random states depend on how a prompt was cut into chunks (its CPU build's engine even ends of that). Seeded
+Seeds: vLLM's random states depend on how a prompt was cut into chunks, and its CPU build's engine ends of that. Seeded
 samples are drawn by the luck of the other engine, which counts tokens.
 
 Prompts: vLLM computes their logits under the step's assignment of adapters to sampled rows, one for each request, which
 for adapters of the head is wrong (and ends the CPU build's engine where two requests meet in a step). Here each prompt
 is scored by itself, under its own adapter. Chosen tokens take the place of the likeliest ones in what is told.
+
+Adapters on a CPU: rows of the base model, which have place -1, would be given the adapter in the last place. Each layer
+gets a place behind that, which stays zero.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -47,9 +50,21 @@ class WorkerExtension:
             missing = [name for name in names if not hasattr(holder, name)]
             if missing:
                 return f"{type(runner).__module__}: {type(holder).__name__} has no {', '.join(missing)}"
+        if runner.lora_config and runner.device.type == "cpu":
+            _add_zero_place(runner.lora_manager._adapter_manager.modules.values())
         sampler.topk_topp_sampler = Draws(runner)
         runner._get_prompt_logprobs_dict = PromptScores(runner)
         return ""
+
+
+def _add_zero_place(layers: Iterable[Any]) -> None:
+    """Behind the adapters' places in matrices [places, 1, …]."""
+    for layer in layers:
+        for name in ("lora_a_stacked", "lora_b_stacked"):
+            held = getattr(layer, name)
+            parts = held if isinstance(held, tuple) else (held,)
+            wider = tuple(torch.cat([part, torch.zeros_like(part[:1])]) for part in parts)
+            setattr(layer, name, wider if isinstance(held, tuple) else wider[0])
 
 
 class Draws(nn.Module):

@@ -89,6 +89,7 @@ def wish_of(source: str, facts: Facts, settings: Settings) -> Wish:
         memory_share=mine.memory_share,
         cache_bytes=int(mine.cache_gb * 1e9),
         threads=settings.worker.threads if device.type == "cpu" else 0,
+        on_cpu=device.type == "cpu",
         extra=json.loads(mine.extra or "{}"),
     )
 

@@ -23,6 +23,7 @@ from workers.sample.request import SampleRequest
 
 VOCAB, CONTEXT, EOS = 97, 256, 2
 RANK, ALPHA = 4, 16
+ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
 PARAMS = {"temperature", "top_p", "top_k", "seed", "stop_strings", "stop_tokens", "stop_at_eos"}
 
 
@@ -237,7 +238,8 @@ def start_vllm(lab: Laboratory, folder: Path) -> Engine:
         targets=facts.targets,
         cache_bytes=1 << 28,
         threads=1,
-        extra={"enforce_eager": True, "max_num_batched_tokens": 256},  # so that prompts come in chunks
+        on_cpu=True,
+        extra={"max_num_batched_tokens": 256},  # so that prompts come in chunks
     )
     adapters = Adapters(folder / "adapters", fetch=lab.fetch, targets=facts.targets, limit=4)
     return SampleEngine(lambda: start(wish), facts=facts, decode=spell, adapters=adapters)

@@ -1,11 +1,12 @@
 """What every sample engine promises of a prompt's own log-probabilities: at temperature 1, of the policy's model."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from laboratory import Laboratory, targets
+from laboratory import ALL, Laboratory, targets
 
 PROMPT = list(range(20, 33))
 LENGTH = len(PROMPT)
@@ -62,7 +63,7 @@ def test_a_prompt_of_one_token_has_nothing_to_score(lab: Laboratory) -> None:
 
 
 def test_many_prompts_are_scored_at_once_beside_samples_of_adapters(lab: Laboratory) -> None:
-    policies = [None, lab.publish("beside-0", 50), lab.publish("beside-1", 51)]
+    policies = [None, lab.publish("beside-0", 50, leaves=ALL), lab.publish("beside-1", 51, leaves=ALL)]
     prompts = [[3 + (7 * at + step) % 90 for step in range(5 + 3 * at)] for at in range(12)]
     scored = [
         lab.ask(prompt, 2, prompt_logprobs=True, policy=policies[at % 3], temperature=0.0)
@@ -85,15 +86,24 @@ def test_a_prompt_seen_before_is_scored_all_the_same(lab: Laboratory) -> None:
         assert lab.array(result.prompt_logprobs)[1:] == pytest.approx(wanted, abs=1e-3)
 
 
-def test_targets_are_told(lab: Laboratory, served: set[str]) -> None:
-    asked = [[(5 * at + column) % 97 if (at + column) % 3 else -1 for column in range(3)] for at in range(LENGTH - 1)]
-    request = lab.ask(PROMPT, 1, target_prompt_logprobs=targets(asked))
-    if "target_prompt_logprobs" not in served:
-        assert "torch sample worker" in str(lab.error(request))
-        return
-    found = lab.array(lab.run(request)[0].target_prompt_logprobs)
-    wanted = expected(lab, PROMPT).gather(-1, torch.tensor(asked).clamp(min=0)).numpy()
-    assert found == pytest.approx(np.where(np.array(asked) >= 0, wanted, 0.0), abs=1e-3)
+@pytest.mark.parametrize("fields", [{}, {"prompt_logprobs": True, "topk_prompt_logprobs": 2}], ids=str)
+def test_targets_are_told(lab: Laboratory, fields: dict[str, Any]) -> None:
+    lab.publish("targeted", 9, leaves=ALL)
+    prompt = [3 + (5 * at) % 90 for at in range(150)]
+    asked = [[(5 * at + column) % 97 if (at + column) % 3 else -1 for column in range(3)] for at in range(149)]
+    policies = [None, "targeted", None, "targeted"]
+    one = [lab.ask(prompt, 1, target_prompt_logprobs=targets(asked), policy=policy, **fields) for policy in policies]
+    for policy, result in zip(policies, lab.run(*one), strict=True):
+        known = expected(lab, prompt, policy)
+        wanted = known.gather(-1, torch.tensor(asked).clamp(min=0)).numpy()
+        found = lab.array(result.target_prompt_logprobs)
+        assert found == pytest.approx(np.where(np.array(asked) >= 0, wanted, 0.0), abs=1e-3)
+        if fields:
+            assert lab.array(result.prompt_logprobs)[1:] == pytest.approx(
+                known[range(149), prompt[1:]].numpy(), abs=1e-3
+            )
+            assert result.top_prompt_logprobs is not None
+            assert lab.array(result.top_prompt_logprobs.token_ids)[1:].tolist() == known.topk(2, -1).indices.tolist()
 
 
 def test_alternatives_are_drawn_or_refused_by_name(lab: Laboratory, served: set[str]) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 import numpy as np
 import pytest
 import torch
-from laboratory import CONTEXT, EOS, Laboratory, spell
+from laboratory import ALL, CONTEXT, EOS, Laboratory, spell
 
 from openrl.domain.sampling import StopReason
 
@@ -129,18 +129,18 @@ def test_no_samples_and_no_tokens_are_answered_with_nothing(lab: Laboratory) -> 
 
 
 def test_adapters_and_the_base_share_steps_and_equal_each_alone(lab: Laboratory) -> None:
-    policies = [None, *(lab.publish(f"mixed-{number}", 10 + number) for number in range(3))]
+    policies = [None, *(lab.publish(f"mixed-{number}", 10 + number, leaves=ALL) for number in range(3))]
     requests = [lab.ask(PROMPT[: 3 + at % 5], 10, policy=policies[at % 4], temperature=0.0) for at in range(12)]
     for request, result in zip(requests, lab.run(*requests), strict=True):
         expected = lab.greedy(list(request.prompt), 10, request.policy)
         assert lab.tokens(result.sequences[0]) == expected
 
 
-def test_an_adapter_of_some_layers_only_is_applied_to_those(lab: Laboratory) -> None:
-    lab.publish("attention", 5, scale=0.2, leaves=("q_proj", "o_proj"))
-    assert lab.tokens(lab.sample(PROMPT, 10, policy="attention", temperature=0.0)) == lab.greedy(
-        PROMPT, 10, "attention"
-    )
+@pytest.mark.parametrize("leaves", [("q_proj", "o_proj"), ("lm_head",), ("down_proj", "lm_head")], ids=str)
+def test_an_adapter_of_some_layers_only_is_applied_to_those(lab: Laboratory, leaves: tuple[str, ...]) -> None:
+    lab.publish(name := f"only {leaves}", 5, scale=0.2, leaves=leaves)
+    found = lab.tokens(lab.sample(PROMPT, 10, policy=name, temperature=0.0))
+    assert found == lab.greedy(PROMPT, 10, name) != lab.greedy(PROMPT, 10)
 
 
 def test_more_policies_than_places_come_and_go_and_come_back(lab: Laboratory) -> None:
