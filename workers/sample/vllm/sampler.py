@@ -10,8 +10,8 @@ Prompts: vLLM computes their logits under the step's assignment of adapters to s
 for adapters of the head is wrong (and ends the CPU build's engine where two requests meet in a step). Here each prompt
 is scored by itself, under its own adapter. Chosen tokens take the place of the likeliest ones in what is told.
 
-Adapters on a CPU: rows of the base model, which have place -1, would be given the adapter in the last place. Each layer
-gets a place behind that, which stays zero.
+On a CPU: rows of the base model, which have place -1, would be given the adapter in the last place. Each layer gets a
+place behind that, which stays zero.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
