@@ -104,6 +104,8 @@ class SampleEngine:
     async def _serve(self, request: SampleRequest) -> SampleResult:
         task = asyncio.current_task()
         assert task is not None
+        if self._ended is not None:  # since it was submitted
+            raise Draining
         self._tasks.add(task)
         try:
             return await self._answer(request)

@@ -1,5 +1,6 @@
 """Starts vLLM for sampling with many adapters. Knows numbers, no settings object."""
 
+import math
 import os
 import secrets
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from typing import Any, get_args
 
 from vllm import AsyncEngineArgs
 from vllm.config.lora import MaxLoRARanks
+from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -117,14 +119,16 @@ async def start(wish: Wish) -> AsyncLLM:
 
 
 async def _prove(llm: AsyncLLM, source: str) -> None:
-    """Where only the likeliest token may be drawn, its log-probability must still be one among all, and scaled."""
-    found = [await _first(llm, temperature) for temperature in (0.5, 2.0)]
-    if not all(second > float("-inf") for _, second in found) or found[0] == found[1]:
-        raise ModelUnsupported(source, f"this version of vLLM tells log-probabilities after truncation: {found}")
+    """Where only the likeliest token may be drawn, the next one must still have a log-probability, and what lies between
+    the two must shrink as the temperature grows."""
+    cold, hot = 0.5, 2.0
+    gaps = [(likeliest - second) * t for t in (cold, hot) for likeliest, second in [await _first(llm, t)]]
+    if not (all(map(math.isfinite, gaps)) and math.isclose(*gaps, rel_tol=0.05, abs_tol=0.05)):
+        raise ModelUnsupported(source, f"this version of vLLM tells log-probabilities that are not a sample's: {gaps}")
 
 
 async def _first(llm: AsyncLLM, temperature: float) -> tuple[float, float]:
-    """Log-probabilities of the two likeliest tokens after token 0, where top-k leaves one."""
+    """Log-probabilities of the two likeliest tokens after token 1, where top-k leaves one."""
     asked = SamplingParams(
         max_tokens=1,
         temperature=temperature,
@@ -134,7 +138,7 @@ async def _first(llm: AsyncLLM, temperature: float) -> tuple[float, float]:
         flat_logprobs=True,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-    async for answer in llm.generate({"prompt_token_ids": [0]}, asked, f"prove-{temperature}"):
+    async for answer in llm.generate(tokens_input([1]), asked, f"prove-{temperature}"):
         logprobs: Any = answer.outputs[0].logprobs
         return logprobs.logprobs[1], logprobs.logprobs[2]
     raise ModelUnsupported("vllm", "it answers nothing")
