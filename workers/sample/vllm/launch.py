@@ -119,8 +119,8 @@ async def start(wish: Wish) -> AsyncLLM:
 
 
 async def _prove(llm: AsyncLLM, source: str) -> None:
-    """Where only the likeliest token may be drawn, the next one must still have a log-probability, and what lies between
-    the two must shrink as the temperature grows."""
+    """Where only the likeliest token may be drawn, the next one must have a log-probability all the same, and what lies
+    between the two must shrink as the temperature grows."""
     cold, hot = 0.5, 2.0
     gaps = [(likeliest - second) * t for t in (cold, hot) for likeliest, second in [await _first(llm, t)]]
     if not (all(map(math.isfinite, gaps)) and math.isclose(*gaps, rel_tol=0.05, abs_tol=0.05)):
