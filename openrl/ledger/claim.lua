@@ -15,8 +15,9 @@ local function freer(holder)
 end
 
 local key = p .. 'op:' .. id
-local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts', 'rings', 'bell')
+local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts', 'rings', 'bell', 'line')
 if row[1] ~= 'waiting' then return { 'no', bells, bodies } end
+if row[7] and not row[5] then return { 'no', bells, bodies } end  -- it stands in line
 if row[2] ~= '' and tonumber(row[3]) ~= next_turn(row[2]) then return { 'no', bells, bodies } end
 if tonumber(row[4]) >= tonumber(ARGV[6]) then
   settle(id, 'failed', false, 'failure', ARGV[7])

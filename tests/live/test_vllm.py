@@ -20,7 +20,7 @@ from openrl.ledger.roster import RedisRoster
 from openrl.models import tiny
 
 ROOT = Path(__file__).parents[2]
-PYTHON = os.environ.get("VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
+PYTHON = os.environ.get("SAMPLER_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
 START_SECONDS = 240.0
 HELD_SECONDS = 10.0  #: the ledger's, after which a dead worker's operations are anybody's
 BROKEN = 70
@@ -99,7 +99,7 @@ def engine_processes(worker: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Workers]:
-    assert Path(PYTHON).exists(), f"there is no {PYTHON}; run `make vllm`, or set VLLM_PYTHON"
+    assert Path(PYTHON).exists(), f"there is no {PYTHON}; run `make vllm`, or set SAMPLER_PYTHON"
     server = Server.start(tmp_path_factory.mktemp("vllm"), "--dtype", "float32", "--no-flower")
     workers = Workers(server, model)
     try:

@@ -25,10 +25,12 @@ class SampleRequest:
     topk_sample_logprobs: int = 0
     target_prompt_logprobs: Tensor | None = None  #: int64 [P - 1, K], -1 = not asked
     prompt_alternatives: int = 0  #: tokens to draw at each prompt position after the first
+    tenant: str = ""  #: shares the engine evenly with other tenants
+    sampler: str = ""  #: shares what its tenant has evenly with the tenant's other samplers
 
     @classmethod
-    def of(cls, action: Sample) -> "SampleRequest":
-        """The engine's request for a domain action."""
+    def of(cls, action: Sample, *, tenant: str = "", sampler: str = "") -> "SampleRequest":
+        """The engine's request for a domain action of that owner."""
         return cls(
             prompt=tuple(from_domain(action.prompt).tolist()),
             params=action.params,
@@ -40,6 +42,8 @@ class SampleRequest:
             topk_sample_logprobs=action.topk_sample_logprobs,
             target_prompt_logprobs=action.target_prompt_logprobs,
             prompt_alternatives=action.prompt_alternatives,
+            tenant=tenant,
+            sampler=sampler,
         )
 
     @property
@@ -51,6 +55,11 @@ class SampleRequest:
             or self.prompt_alternatives
             or self.target_prompt_logprobs is not None
         )
+
+    @property
+    def sample_tokens(self) -> int:
+        """What one sample may cost, in tokens computed, apart from the prompt."""
+        return max(1, self.params.max_tokens)
 
     @property
     def cells(self) -> int:

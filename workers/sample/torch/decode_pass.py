@@ -44,7 +44,7 @@ class DecodePass:
         """A token for each row of the table, in order; the rows are still to take them."""
         batch = self._batch = self._batch or self._assembled()
         rows, length = self._table.rows, batch.longest + 1
-        self._table.cache.reserve(len(rows), len(rows), length)
+        self._table.lengthen(length)
         self._table.cache.decode(batch.positions, length)
         with self._base.mixed(batch.mix):
             hidden = self._base.hidden(

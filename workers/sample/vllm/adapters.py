@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import shutil
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,7 @@ from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
 from openrl.domain.ids import DepotKey
 from openrl.domain.policy import holds_model
 from workers.model.adapter_files import CONFIG, WEIGHTS, config_of
-
-Fetch = Callable[[DepotKey], Mapping[str, bytes]]
+from workers.sample.fetching import Fetch
 
 #: In an adapter. Far above what training makes, and far below what makes NaN of a layer, which must not happen: vLLM's
 #: CPU build keeps NaN where other requests come upon it.

@@ -18,6 +18,7 @@ from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import resolve
 from workers.admission import Admitted
 from workers.card import card_of
+from workers.device.policies import policy_source
 from workers.model.devices import choose_device, choose_dtype
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.engine import SampleEngine
@@ -40,7 +41,8 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
     wish = wish_of(source, facts, settings)
     folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="openrl-adapters-")))
     tokenizer = AutoTokenizer.from_pretrained(source)
-    adapters = Adapters(folder, fetch=here.depot.get_folder, targets=facts.targets, limit=wish.max_cpu_loras)
+    fetch, give_up = policy_source(here.depot, settings)
+    adapters = Adapters(folder, fetch=fetch, targets=facts.targets, limit=wish.max_cpu_loras)
     with step(f"vLLM with {source}"):
         engine = SampleEngine(
             lambda: start(wish),
@@ -50,6 +52,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
             died=lambda: _leave(here),
         )
     closing.callback(engine.close)
+    closing.callback(give_up)
     log.info(
         "vLLM in %s; adapters: %d in a step, %d in memory", wish.dtype, wish.max_loras, wish.max_cpu_loras,
         extra={"action": "start"},
