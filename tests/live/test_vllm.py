@@ -118,7 +118,7 @@ def test_base_and_adapters_are_sampled_and_a_killed_engine_is_not_noticed(worker
     client = service.create_lora_training_client(base_model=name, rank=8, seed=1).result()
     losses = train(client, steps=25, target=[101, 202, 303])
     assert losses[-1] < 0.2 * losses[0]
-    sampler = client.save_weights_and_get_sampling_client()
+    sampler = client.save_weights_and_get_sampling_client().result()
     assert greedy(sampler) == [101, 202, 303], "the adapter that was trained, not the base model"
     assert greedy(base) != [101, 202, 303]
     scored = sampler.compute_logprobs(tinker.ModelInput.from_ints([11, 12, 13, 14, 101, 202, 303])).result()
