@@ -26,6 +26,7 @@ from workers.sample.vllm.asking import check_served, params
 from workers.sample.vllm.facts import Facts
 
 WATCH_SECONDS = 0.25  #: between looks at whether vLLM is alive
+REST_SECONDS = 1.0  #: that a request waits here which came too late, so that it does not come again and again
 DIED = "vLLM's engine process ended; the worker starts anew"
 
 
@@ -56,9 +57,9 @@ class SampleEngine:
         """See the port."""
         future: Future[SampleResult]
         try:
-            if self._ended is not None:
-                raise Draining
             self._check(request)
+            if self._loop.is_closed():
+                raise Draining
         except (Draining, FieldInvalid) as error:
             future = Future()
             future.set_exception(error)
@@ -104,19 +105,24 @@ class SampleEngine:
     async def _serve(self, request: SampleRequest) -> SampleResult:
         task = asyncio.current_task()
         assert task is not None
-        if self._ended is not None:  # since it was submitted
-            raise Draining
         self._tasks.add(task)
+        taken = self._alive()
         try:
+            if not taken:  # no attempt of the caller's; at once it would come back at once
+                await asyncio.sleep(REST_SECONDS)
+                raise Draining
             return await self._answer(request)
         except (asyncio.CancelledError, EngineDeadError, EngineGenerateError):
-            if self._ended is None and not self._llm.errored:
+            if self._alive():
                 raise  # whoever asked gave it up, or it is a bug
-            raise EngineBusy(self._ended or DIED) from None
+            raise (EngineBusy(self._ended or DIED) if taken else Draining()) from None
         except VLLMValidationError as error:
             raise FieldInvalid("sampling_params", f"vLLM refuses this: {error}") from error
         finally:
             self._tasks.discard(task)
+
+    def _alive(self) -> bool:
+        return self._ended is None and not self._llm.errored
 
     async def _answer(self, request: SampleRequest) -> SampleResult:
         async with self._adapters.held(self._llm, request.policy) as lora:

@@ -27,7 +27,13 @@ def test_requests_under_way_are_given_back_when_vllm_dies_and_nothing_is_taken_a
     for future in under_way:
         assert isinstance(future.exception(10), EngineBusy)
     with pytest.raises(Draining):
-        engine.submit(ask()).result(1)
+        engine.submit(ask()).result(10)
+
+
+def test_a_request_that_comes_as_vllm_dies_loses_no_attempt(make):
+    fake = FakeVllm(errored=True)
+    assert isinstance(make(fake).submit(ask()).exception(10), Draining)
+    assert not fake.asked
 
 
 def test_closing_fails_what_is_unfinished_and_says_nothing_of_a_death(make):
