@@ -6,9 +6,11 @@ import os
 import signal
 import tempfile
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import psutil
 import torch
 from transformers import AutoTokenizer
 
@@ -43,14 +45,16 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
     tokenizer = AutoTokenizer.from_pretrained(source)
     fetch, give_up = policy_source(here.depot, settings)
     adapters = Adapters(folder, fetch=fetch, targets=facts.targets, limit=wish.max_cpu_loras)
+    family: list[psutil.Process] = []  #: vLLM's processes
     with step(f"vLLM with {source}"):
         engine = SampleEngine(
             lambda: start(wish),
             facts=facts,
             decode=lambda tokens: str(tokenizer.decode(tokens)),
             adapters=adapters,
-            died=lambda: _leave(here),
+            died=lambda: _leave(here, family),
         )
+        family += psutil.Process().children(recursive=True)
     closing.callback(engine.close)
     closing.callback(give_up)
     log.info(
@@ -102,10 +106,14 @@ def _fitting(memory: int, each: int, most: int) -> int:
     return max(1, min(most, memory // each))
 
 
-def _leave(here: Station) -> None:
-    """The engine is dead: hand back what is held, take nothing more, and exit so that a supervisor starts another."""
+def _leave(here: Station, family: Iterable[psutil.Process]) -> None:
+    """The engine is dead: hand back what is held, take nothing more, and exit so that a supervisor starts another, which
+    must find the device free."""
     log.error("vLLM's engine process ended; this worker exits", extra={"action": "exit"})
     here.broken = BROKEN
+    for each in family:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     last = threading.Timer(EXIT_SECONDS, os._exit, (BROKEN,))
     last.daemon = True
     last.start()
