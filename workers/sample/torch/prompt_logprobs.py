@@ -17,9 +17,9 @@ from openrl.domain import tensor as domain
 from openrl.domain.sampling import TopLogprobs
 from openrl.domain.tensor import DType
 from workers.model.arrays import from_domain, to_domain
+from workers.sample.luck import even, invert
+from workers.sample.randomness import keys, stream
 from workers.sample.request import SampleRequest
-from workers.sample.torch.luck import even, invert
-from workers.sample.torch.randomness import keys, stream
 
 CHUNK_LOGITS = 1 << 23  #: float32 logits held at once: 32 MiB
 FILLER_ID, FILLER_LOGPROB = 0, -99999.0  #: how the wire spells a cell that was not computed

@@ -11,11 +11,11 @@ from openrl.domain.ids import DepotKey
 from openrl.domain.sampling import SampleResult, Sequence, StopReason, TopLogprobs
 from openrl.domain.tensor import DType
 from workers.model.arrays import to_domain
+from workers.sample.randomness import stream
 from workers.sample.request import SampleRequest
+from workers.sample.stopping import Decode, Stopper
 from workers.sample.torch.logits import Choice
 from workers.sample.torch.prompt_logprobs import PromptScores, Scoring, top_logprobs
-from workers.sample.torch.randomness import stream
-from workers.sample.torch.stopping import Decode, Stopper
 from workers.sample.torch.strands import Strand, Tokens
 
 #: Policy, tokens, and whether computed alone, as requests with a seed are.

@@ -19,7 +19,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 from openrl.domain.errors import Draining, EngineBusy, FieldInvalid
 from openrl.domain.sampling import SampleResult, Sequence, StopReason
 from workers.sample.request import SampleRequest, check
-from workers.sample.torch.stopping import Decode, Stopper
+from workers.sample.stopping import Decode, Stopper
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.answering import Drawn, PromptScores, prompt_scores, rows
 from workers.sample.vllm.asking import check_served, params

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from vllm.lora.layers import LoRAMapping
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 
-from workers.sample.torch.luck import race
-from workers.sample.torch.randomness import Words, keys
+from workers.sample.luck import race
+from workers.sample.randomness import Words, keys
 
 #: What vLLM is told to mix into its workers.
 EXTENSION = f"{__name__}.WorkerExtension"

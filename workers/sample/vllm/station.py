@@ -20,8 +20,8 @@ from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import resolve
 from workers.admission import Admitted
 from workers.card import card_of
-from workers.device.policies import policy_source
 from workers.model.devices import choose_device, choose_dtype
+from workers.sample.policy_source import policy_source
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.engine import SampleEngine
 from workers.sample.vllm.facts import Facts, facts_of
@@ -107,8 +107,8 @@ def _fitting(memory: int, each: int, most: int) -> int:
 
 
 def _leave(here: Station, family: Iterable[psutil.Process]) -> None:
-    """The engine is dead: hand back what is held, take nothing more, and exit so that a supervisor starts another, which
-    must find the device free."""
+    """The engine is dead: hand back what is held, take nothing more, and exit so that a supervisor starts another,
+    which must find the device free."""
     log.error("vLLM's engine process ended; this worker exits", extra={"action": "exit"})
     here.broken = BROKEN
     for each in family:
