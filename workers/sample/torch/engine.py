@@ -30,8 +30,6 @@ from workers.sample.torch.starting import Starting
 from workers.sample.torch.table import Table
 from workers.sample.torch.waiting import Waiting
 
-__all__ = ["SampleEngine", "SampleRequest"]
-
 LOAD_WAIT_SECONDS = 0.002  #: how long a step with nothing else to do waits for weights
 #: Prompt tokens in a step. On a CPU half a second of a small model's time, which is seven decode steps of 32 rows;
 #: fewer would have many prompts wait for ever more decode steps of few rows. A GPU computes more in less time.
