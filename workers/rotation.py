@@ -1,7 +1,7 @@
 """Whose turn it is among what waits. Pure: knows who owns an item and what was charged for it, but no sizes, device,
 clock or lock.
 
-Deficit round robin between tenants and then between the lines of a tenant (its samplers, say): in each round everybody
+Deficit round robin between tenants and then between the owners of a tenant (its samplers, say): in each round everybody
 has a quantum of credit; whoever has credit may take one item more, however large, and what its credit did not cover is
 paid with its next quanta. So over time all get the same, and who comes with nothing served yet goes first.
 """
@@ -112,8 +112,8 @@ class _Ring(Generic[W]):
 
 
 @dataclass(slots=True)
-class _Line(Generic[T]):
-    """What waits of one owner, by age."""
+class _Owner(Generic[T]):
+    """A run, a sampler: what of it waits, by age."""
 
     name: str
     credit: int
@@ -130,10 +130,10 @@ class _Line(Generic[T]):
 class _Tenant(Generic[T]):
     name: str
     credit: int
-    lines: _Ring[_Line[T]]
+    owners: _Ring[_Owner[T]]
 
     def empty(self) -> bool:
-        return all(line.empty() for line in self.lines)
+        return all(owner.empty() for owner in self.owners)
 
 
 class Rotation(Generic[T]):
@@ -144,10 +144,10 @@ class Rotation(Generic[T]):
         self._quantum, self._over = quantum, over
         self._tenants: _Ring[_Tenant[T]] = _Ring(quantum)
 
-    def add(self, item: T, *, tenant: str, line: str) -> None:
-        """Behind everything that waits in its line."""
-        lines = self._tenants.member(tenant, lambda name, credit: _Tenant(name, credit, _Ring(self._quantum))).lines
-        lines.member(line, lambda name, credit: _Line(name, credit, self._over)).items.append(item)
+    def add(self, item: T, *, tenant: str, owner: str) -> None:
+        """Behind everything that waits of its owner."""
+        owners = self._tenants.member(tenant, lambda name, credit: _Tenant(name, credit, _Ring(self._quantum))).owners
+        owners.member(owner, lambda name, credit: _Owner(name, credit, self._over)).items.append(item)
 
     def first(self) -> T | None:
         """Whose turn it is, until it is charged or passed over; None where nothing is left in this round."""
@@ -156,10 +156,10 @@ class Rotation(Generic[T]):
 
     def charge(self, tokens: int, *, gone: bool) -> None:
         """The first has got something that costs so much, and leaves where it is `gone`."""
-        tenant, line = self._somebody()
+        tenant, owner = self._somebody()
         if gone:
-            line.items.popleft()
-        tenant.lines.charge(line, tokens)
+            owner.items.popleft()
+        tenant.owners.charge(owner, tokens)
         self._tenants.charge(tenant, tokens)
 
     def pass_over(self) -> None:
@@ -170,12 +170,12 @@ class Rotation(Generic[T]):
         """Those passed over come to their turns again, before the others."""
         self._tenants.take_back()
 
-    def _somebody(self) -> tuple[_Tenant[T], _Line[T]]:
+    def _somebody(self) -> tuple[_Tenant[T], _Owner[T]]:
         at = self._at()
         assert at is not None, "there is a first one"
         return at
 
-    def _at(self) -> tuple[_Tenant[T], _Line[T]] | None:
+    def _at(self) -> tuple[_Tenant[T], _Owner[T]] | None:
         tenant = self._tenants.first()
-        line = None if tenant is None else tenant.lines.first()
-        return None if tenant is None or line is None else (tenant, line)
+        owner = None if tenant is None else tenant.owners.first()
+        return None if tenant is None or owner is None else (tenant, owner)

@@ -166,8 +166,8 @@ class RedisLedger:
         op_id, kind, tenant, turn, body_at, body = row
         data = self._fetch(body_key(OpId(op_id.decode()))) if body_at == b"shelf" else body
         action = cast(TrainAction, codec.decode(kind.decode(), data))
-        owner = TenantId(tenant.decode())
-        return TrainOp(id=OpId(op_id.decode()), tenant=owner, run=run, turn=int(turn), action=action)
+        whose = TenantId(tenant.decode())
+        return TrainOp(id=OpId(op_id.decode()), tenant=whose, run=run, turn=int(turn), action=action)
 
     def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
         word, bodies, before = self._call("snapshot", lease.run, lease.epoch, turn, key)
@@ -366,11 +366,11 @@ def _lease_of(op: Op, lease: Sequence[bytes | None]) -> Lease | None:
 def _op_of(op_id: OpId, shape: Sequence[bytes | None], body: bytes) -> Op:
     kind, tenant, run, turn, sampler, number = ("" if part is None else part.decode() for part in shape)
     action: Action = codec.decode(kind, body)
-    owner = TenantId(tenant)
+    whose = TenantId(tenant)
     if run:
-        return TrainOp(id=op_id, tenant=owner, run=RunId(run), turn=int(turn), action=cast(Any, action))
+        return TrainOp(id=op_id, tenant=whose, run=RunId(run), turn=int(turn), action=cast(Any, action))
     if sampler:
         return SampleOp(
-            id=op_id, tenant=owner, sampler=SamplerId(sampler), number=int(number), action=cast(Any, action)
+            id=op_id, tenant=whose, sampler=SamplerId(sampler), number=int(number), action=cast(Any, action)
         )
-    return RewardOp(id=op_id, tenant=owner, action=cast(Any, action))
+    return RewardOp(id=op_id, tenant=whose, action=cast(Any, action))

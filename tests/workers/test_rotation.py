@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from workers.rotation import REMEMBERED, Rotation
 
-Item = tuple[str, str, int, int]  #: tenant, line, cost, number
+Item = tuple[str, str, int, int]  #: tenant, owner, cost, number
 
 items = st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("xyz"), st.integers(1, 300)), max_size=40)
 
@@ -18,7 +18,7 @@ def rotation_of(*asked: tuple[str, str, int], quantum: int = 10, over: set[int] 
 
 
 def add(rotation: Rotation[Item], item: tuple[str, str, int], number: int = 0) -> None:
-    rotation.add((*item, number), tenant=item[0], line=item[1])
+    rotation.add((*item, number), tenant=item[0], owner=item[1])
 
 
 def take(rotation: Rotation[Item], count: int = 10_000) -> list[Item]:
@@ -30,7 +30,7 @@ def take(rotation: Rotation[Item], count: int = 10_000) -> list[Item]:
 
 
 @given(items)
-def test_everything_goes_once_in_the_order_of_its_line(asked: list[tuple[str, str, int]]) -> None:
+def test_everything_goes_once_in_the_order_of_its_owner(asked: list[tuple[str, str, int]]) -> None:
     gone = take(rotation_of(*asked))
     assert sorted(item[3] for item in gone) == list(range(len(asked)))
     for owner in {item[:2] for item in gone}:
@@ -61,7 +61,7 @@ def test_who_comes_new_goes_first_whatever_it_costs_and_pays_later() -> None:
     assert 8 <= gone.index("small", 1) <= 11
 
 
-def test_a_new_line_of_a_tenant_goes_before_its_others() -> None:
+def test_a_new_owner_of_a_tenant_goes_before_its_others() -> None:
     rotation = rotation_of(*(("A", "flood", 10) for _ in range(100)))
     take(rotation, 5)
     add(rotation, ("A", "small", 100))

@@ -36,7 +36,7 @@ class Rota(Generic[T]):
 
     def add(self, item: T, *, tenant: str, run: str, tokens: int) -> None:
         """Behind everything that waits of its run."""
-        self._rotation.add(_Entry(item, tokens), tenant=tenant, line=run)
+        self._rotation.add(_Entry(item, tokens), tenant=tenant, owner=run)
         self._count += 1
 
     def next_pack(self) -> list[T]:

@@ -74,19 +74,23 @@ class SampleRequest:
         return whole_blocks(len(self.prompt) + self.params.max_tokens - 1) if self.params.max_tokens > 1 else 0
 
 
-def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache_tokens: int) -> None:
+def check(request: SampleRequest, *, context_length: int, vocab_size: int) -> None:
     """Raises FieldInvalid for a request that can never be served, naming the field."""
     _check_prompt(request.prompt, context_length, vocab_size)
     _check_params(request.params, vocab_size)
     check_room(len(request.prompt), request.params.max_tokens, context_length)
+    _check_counts(request, vocab_size)
+    _check_targets(request.target_prompt_logprobs, len(request.prompt), vocab_size)
+
+
+def check_cache(request: SampleRequest, cache_tokens: int) -> None:
+    """Raises FieldInvalid for a request of which one sample would never fit into a cache of so many cells."""
     if request.num_samples > 0 and request.cells > cache_tokens:
         raise FieldInvalid(
             "sampling_params.max_tokens",
             f"{request.params.max_tokens} after a prompt of {len(request.prompt)} is more than this worker's cache of "
             f"{cache_tokens} tokens; ask for fewer",
         )
-    _check_counts(request, vocab_size)
-    _check_targets(request.target_prompt_logprobs, len(request.prompt), vocab_size)
 
 
 def _check_prompt(prompt: tuple[int, ...], context_length: int, vocab_size: int) -> None:

@@ -17,7 +17,7 @@ from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.sample.fetching import Fetch
-from workers.sample.request import SampleRequest, check
+from workers.sample.request import SampleRequest, check, check_cache
 from workers.sample.stopping import Decode
 from workers.sample.torch.adapters import Policies
 from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, cache_argument
@@ -79,12 +79,8 @@ class SampleEngine:
         AdapterUnsupported where its policy cannot be loaded, EngineBusy where the engine closes first."""
         job = Job(request, self._decode_text, self.base.eos_token_ids)
         try:
-            check(
-                request,
-                context_length=self.base.context_length,
-                vocab_size=self.base.vocab_size,
-                cache_tokens=self._table.cache.cache_tokens,
-            )
+            check(request, context_length=self.base.context_length, vocab_size=self.base.vocab_size)
+            check_cache(request, self._table.cache.cache_tokens)
         except FieldInvalid as error:
             job.fail(error)
         else:

@@ -32,7 +32,7 @@ class Waiting:
         self._inbox.append(job)
 
     def take_in(self) -> None:
-        """Those that have come get in line, once their weights are here."""
+        """Those that have come take their turns, once their weights are here."""
         while self._inbox:
             job = self._inbox.popleft()
             if not (job.over or job.settle()):
@@ -65,14 +65,14 @@ class Waiting:
         self._waiting[job] = None
         key, request = job.request.policy, job.request
         if key is None:
-            self.rotation.add(job, tenant=request.tenant, line=request.sampler)
+            self.rotation.add(job, tenant=request.tenant, owner=request.sampler)
         elif key in self._absent:
             self._absent[key].append(job)
         elif key in self._policies and self._hold(key, [job]):
             self._coming.setdefault(key, []).append(job)
         else:
             self._absent[key] = [job]
-            self._asking.add(key, tenant=request.tenant, line=request.sampler)
+            self._asking.add(key, tenant=request.tenant, owner=request.sampler)
 
     def _ask(self) -> None:
         """Have weights fetched, in turn, while there are places for them."""
@@ -91,7 +91,7 @@ class Waiting:
         return jobs[0].holds_policy
 
     def _welcome(self) -> None:
-        """Who waited for weights that have come gets in line; who waited for some that cannot be had fails."""
+        """Who waited for weights that have come takes its turn; who waited for some that cannot be had fails."""
         for key, jobs in list(self._coming.items()):
             left = [job for job in jobs if not job.over]
             try:
@@ -103,4 +103,4 @@ class Waiting:
                 left = []
             del self._coming[key]
             for job in left:
-                self.rotation.add(job, tenant=job.request.tenant, line=job.request.sampler)
+                self.rotation.add(job, tenant=job.request.tenant, owner=job.request.sampler)

@@ -4,7 +4,7 @@ Sampled tokens: vLLM knows the model's own distribution and the one after top-k 
 between, scaled by the temperature and not cut. It is taken where vLLM hands scaled logits to its top-k/top-p step.
 
 Seeds: vLLM's random states depend on how a prompt was cut into chunks, and its CPU build's engine ends of that. Seeded
-samples are drawn by the luck of the other engine, which counts tokens.
+samples are drawn by the luck that both engines share, which counts tokens.
 
 Prompts: vLLM computes their logits under the step's assignment of adapters to sampled rows, one for each request, which
 for adapters of the head is wrong (and ends the CPU build's engine where two requests meet in a step). Here each prompt
