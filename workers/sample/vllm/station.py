@@ -107,8 +107,9 @@ def _fitting(memory: int, each: int, most: int) -> int:
 
 
 def _leave(here: Station, family: Iterable[psutil.Process]) -> None:
-    """The engine is dead: hand back what is held, take nothing more, and exit so that a supervisor starts another, which
-    must find the device free."""
+    """The engine is dead: hand back what is held, take nothing more, and exit, so that a supervisor starts another.
+
+    That one must find the device free."""
     log.error("vLLM's engine process ended; this worker exits", extra={"action": "exit"})
     here.broken = BROKEN
     for each in family:
