@@ -102,27 +102,22 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:
-    """Prefork: each child opens a station of its own; the parent only announces and sweeps."""
+    """Threads that each talk to a child in the sandbox, where scoring happens."""
     from workers.reward import tasks as reward_tasks
-    from workers.reward.work import RewardWork
+    from workers.reward.station import equip
 
     reward_tasks.register(app)
-    closing = ExitStack()
-
-    def open_child(**_: object) -> None:
-        child = closing.enter_context(opened(settings, ringer(app)))
-        child.works["reward"] = RewardWork()
-
-    signals.worker_process_init.connect(open_child, weak=False)
-    with opened(settings, ringer(app)) as here, ExitStack() as parent:
-        _announce_and_sweep(here, Role.REWARD, (), settings.worker.reward_processes, parent)
+    with opened(settings, ringer(app)) as here, ExitStack() as closing:
+        equip(here, settings, closing)
+        signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
+        _announce_and_sweep(here, Role.REWARD, (), settings.worker.reward_processes, closing)
         queues = reward_queues(settings.sample.lanes)
         _consume(
             app,
             here,
             Role.REWARD,
             queues,
-            pool="prefork",
+            pool="threads",
             concurrency=settings.worker.reward_processes,
             events=settings.worker.events,
         )

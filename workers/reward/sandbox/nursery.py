@@ -1,0 +1,179 @@
+"""The worker's side of the sandbox: starts the zygote, has it fork children, talks to them, ends them.
+
+A child's end is always asked of its zygote, which is the parent and kills the whole of it. Thread-safe.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from openrl.domain.errors import SettingInvalid
+from openrl.domain.reward_errors import GraderFailed, SandboxFailed
+from workers.reward.catalogue import Listing
+from workers.reward.sandbox import frames
+from workers.reward.sandbox.levels import Level
+from workers.reward.sandbox.limits import Limits
+
+START_SECONDS: Final = 120.0
+ORDER_SECONDS: Final = 20.0
+Task = Literal["score", "execute"]
+GREETING_BYTES: Final = 1 << 22
+ANSWER_BYTES: Final = 1 << 22
+
+#: All that the zygote knows of its surroundings.
+ENVIRONMENT: Final = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    status: int | None  #: exit status, or a signal's number below zero; None where nobody knows
+    cpu_seconds: float = 0.0
+
+
+class Child:
+    """A process behind walls, at the other end of a pipe."""
+
+    def __init__(self, zygote: "_Zygote", pid: int, room: Path, pipe: socket.socket) -> None:
+        self._zygote, self._pid, self._pipe = zygote, pid, pipe
+        self._lock = threading.Lock()
+        self._end: End | None = None
+        self.room = room
+        self.asked = 0
+        self._owes = False  #: an answer
+
+    def ask(self, message: dict[str, Any], until: float) -> None:
+        """Raises frames.Ended, frames.Overdue."""
+        self.asked, self._owes = self.asked + 1, True
+        frames.send(self._pipe, message, until)
+
+    def answer(self, until: float, most_bytes: int = ANSWER_BYTES, watch: Callable[[], None] | None = None) -> Any:
+        """Raises what frames.receive does."""
+        message = frames.receive(self._pipe, most_bytes, until, watch)
+        self._owes = False
+        return message
+
+    @property
+    def at_rest(self) -> bool:
+        """It lives and waits to be asked."""
+        return self._end is None and not self._owes and not frames.has_word(self._pipe)
+
+    def end(self) -> End:
+        """Kill it if it lives. Whoever waits for its answer gets frames.Ended. To be called for every child."""
+        with self._lock:
+            if self._end is None:
+                self._end = self._zygote.end(self._pid)
+                with suppress(OSError):
+                    self._pipe.shutdown(socket.SHUT_RDWR)
+            return self._end
+
+
+class Nursery:
+    """Raises SettingInvalid where the level cannot be had, SandboxFailed where no child can be forked at all."""
+
+    def __init__(self, level: str = "auto") -> None:
+        self._lock = threading.Lock()
+        scoring = _Zygote(level, "score")
+        self.level, self.listing = scoring.level, scoring.listing
+        self._zygotes: dict[Task, _Zygote] = {"score": scoring, "execute": _Zygote(self.level, "execute")}
+
+    def fork(self, task: Task, limits: Limits) -> Child:
+        """A child that is ready. Raises GraderFailed where there is none to be had now."""
+        zygote = self._living(task)
+        try:
+            return zygote.fork(limits)
+        except (frames.Ended, frames.Overdue, OSError) as error:
+            zygote.close()
+            raise GraderFailed("texts", f"could not be started ({type(error).__name__})") from None
+
+    def close(self) -> None:
+        for zygote in self._zygotes.values():
+            zygote.close()
+
+    def _living(self, task: Task) -> "_Zygote":
+        """Of the first level again, whatever became of the machine since."""
+        with self._lock:
+            if self._zygotes[task].gone:
+                self._zygotes[task].close()
+                self._zygotes[task] = _Zygote(self.level, task)
+            return self._zygotes[task]
+
+
+class _Zygote:
+    def __init__(self, level: str, task: Task) -> None:
+        self._lock = threading.Lock()
+        self._orders, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                _command(theirs.fileno(), level, task),
+                env=ENVIRONMENT,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        try:
+            greeting = frames.receive(self._orders, GREETING_BYTES, time.monotonic() + START_SECONDS)
+        except (frames.Ended, frames.Overdue):
+            self.close()
+            raise SandboxFailed("its first process ended at once; the log above says why") from None
+        if "lacking" in greeting:
+            self.close()
+            raise SettingInvalid("OPENRL_WORKER__SANDBOX", f"{level} cannot be had here: {greeting['lacking']}")
+        self.level, self.listing = Level(greeting["level"]), Listing.of(greeting)
+
+    @property
+    def gone(self) -> bool:
+        return self._process.poll() is not None or self._orders.fileno() < 0
+
+    def fork(self, limits: Limits) -> Child:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            answer = self._order({"limits": asdict(limits)}, theirs)
+        child = Child(self, answer["pid"], Path(answer["room"]), ours)
+        try:
+            child.answer(time.monotonic() + ORDER_SECONDS)
+        except (frames.Ended, frames.Overdue):
+            child.end()
+            raise
+        return child
+
+    def end(self, pid: int) -> End:
+        try:
+            return End(**self._order({"end": pid}))
+        except (frames.Ended, frames.Overdue, OSError):  # and its children ended with it
+            return End(None)
+
+    def close(self) -> None:
+        """It ends its children and itself when nobody can give it orders any more."""
+        self._orders.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _order(self, order: dict[str, Any], pipe: socket.socket | None = None) -> dict[str, Any]:
+        with self._lock:
+            self._orders.settimeout(ORDER_SECONDS)
+            socket.send_fds(self._orders, [json.dumps(order).encode()], [pipe.fileno()] if pipe else [])
+            return frames.receive(self._orders, ANSWER_BYTES, time.monotonic() + ORDER_SECONDS)
+
+
+def _command(number: int, level: str, task: Task) -> list[str]:
+    """An isolated interpreter that finds the modules that this one finds."""
+    paths = [str(Path(path).resolve()) for path in sys.path]
+    start = f"import sys; sys.path[:] = {paths!r}; from workers.reward.sandbox.zygote import main; main()"
+    return [sys.executable, "-I", "-B", "-c", start, str(number), level, task]

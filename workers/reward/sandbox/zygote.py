@@ -1,0 +1,150 @@
+"""A zygote: a fresh interpreter that has imported what its children need and forks them, each behind walls of its own.
+There is one for children that score, and a small one for those that run the model's code.
+
+It never sees a text or a context, so that no child inherits one. Its orders come on the socket whose number it is
+given; when that closes it ends, and every child with it. Tried with `nursery.py`, which is the other side.
+"""
+
+import gc
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from workers.reward import catalogue
+from workers.reward.sandbox import frames, namespaces
+from workers.reward.sandbox.child import TASKS, scoring
+from workers.reward.sandbox.levels import Level
+from workers.reward.sandbox.limits import Limits
+from workers.reward.sandbox.readable import readable
+from workers.reward.sandbox.walls import enclose, lacking, strongest
+
+ORDER_BYTES: Final = 1 << 16
+
+
+def main() -> None:
+    """`python … FILENO LEVEL TASK`, where the level may be `auto`."""
+    orders, asked, task = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[3]
+    level = strongest() if asked == "auto" else Level(asked)
+    if asked != "auto" and (why := lacking(level)):
+        frames.send(orders, {"lacking": why})
+        return
+    if level is Level.STRONG:
+        _become_first(orders)
+    with tempfile.TemporaryDirectory(prefix="openrl-sandbox-") as rooms:
+        Zygote(orders, level, task, Path(rooms)).serve()
+
+
+def _become_first(orders: socket.socket) -> None:
+    """Go on as process 1 of new namespaces; what remains of this process waits for it."""
+    namespaces.enter()
+    pid = os.fork()
+    if pid == 0:
+        namespaces.end_with_parent()
+        return
+    orders.close()
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
+
+
+class Zygote:
+    def __init__(self, orders: socket.socket, level: Level, task: str, rooms: Path) -> None:
+        self._orders, self._level, self._task, self._rooms = orders, level, TASKS[task], rooms
+        self._children: dict[int, Path] = {}
+        self._catalogue = catalogue.load() if self._task is scoring else catalogue.Catalogue()
+        self._readable = readable()
+        gc.collect()
+        gc.freeze()  # what children share with this process stays shared
+
+    def serve(self) -> None:
+        """Greet, then carry out orders until there are none to come."""
+        frames.send(self._orders, {"level": self._level, **self._catalogue.facts()})
+        with suppress(frames.Ended):
+            while True:
+                order, pipe = self._next_order()
+                frames.send(self._orders, self._end(order["end"]) if "end" in order else self._fork(order, pipe))
+        for pid in tuple(self._children):
+            self._end(pid)
+
+    def _next_order(self) -> tuple[dict[str, Any], socket.socket | None]:
+        data, handles, _, _ = socket.recv_fds(self._orders, ORDER_BYTES, 1)
+        if not data:
+            raise frames.Ended
+        order: dict[str, Any] = json.loads(data)
+        return order, socket.socket(fileno=handles[0]) if handles else None
+
+    def _fork(self, order: dict[str, Any], pipe: socket.socket | None) -> dict[str, Any]:
+        assert pipe is not None
+        room = self._rooms if self._level is Level.STRONG else Path(tempfile.mkdtemp(dir=self._rooms))
+        mother = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._be_child(order, pipe, room, mother)
+        pipe.close()
+        self._children[pid] = room
+        return {"pid": pid, "room": str(room)}
+
+    def _be_child(self, order: dict[str, Any], pipe: socket.socket, room: Path, mother: int) -> None:
+        """Never returns; whatever goes wrong ends the process, so that nothing is ever done without walls."""
+        status = 70
+        try:
+            os.setsid()
+            namespaces.end_with_parent()
+            if os.getppid() != mother:
+                os._exit(status)
+            self._orders.close()
+            pipe = _alone_with(pipe)
+            os.environ.update(HOME=str(room), TMPDIR=str(room))
+            tempfile.tempdir = str(room)
+            enclose(self._level, self._readable, room, Limits(**order["limits"]))
+            frames.send(pipe, {"ready": True})
+            self._task(pipe, self._catalogue)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def _end(self, pid: int) -> dict[str, Any]:
+        """Kill the child and all that it began, and tell how it had ended: by itself, or -9 now."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        _, status, used = os.wait4(pid, 0)
+        room = self._children.pop(pid)
+        if room != self._rooms:
+            _remove(room)
+        return {"status": os.waitstatus_to_exitcode(status), "cpu_seconds": used.ru_utime + used.ru_stime}
+
+
+def _alone_with(pipe: socket.socket) -> socket.socket:
+    """Close every descriptor but the pipe, which becomes number 3; the standard ones lead nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nowhere, standard)
+    if pipe.fileno() != 3:
+        os.dup2(pipe.fileno(), 3)
+    os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    family, kind = pipe.family, pipe.type
+    pipe.detach()
+    return socket.socket(family, kind, fileno=3)
+
+
+def _remove(folder: Path) -> None:
+    """Even one nested deeper than Python's own way gets."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        subprocess.run(["rm", "-rf", str(folder)], check=False, stderr=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()
