@@ -8,9 +8,10 @@ class GraderFailed(PassingError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(where, why)
+        self.where, self.why = where, why
 
     def __str__(self) -> str:
-        return f"{self.args[0]}: the grader {self.args[1]}; no score was made up"
+        return f"{self.where}: the grader {self.why}; no score was made up"
 
 
 class GraderGaveUp(CallerError):

@@ -6,6 +6,7 @@ worker's, which is told the facts.
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -42,13 +43,17 @@ class Listing:
 def load() -> Catalogue:
     catalogue = Catalogue()
     for name in BUILT_IN:
-        _enter(catalogue, name, lambda name=name: import_module(f"workers.reward.functions.{name}").score)
+        _enter(catalogue, name, partial(_built_in, name))
     for point in _points():
         if point.name in BUILT_IN:
             catalogue.broken[f"{point.name} of {point.value}"] = "the name is that of a built-in function"
         else:
             _enter(catalogue, point.name, point.load)
     return catalogue
+
+
+def _built_in(name: str) -> Any:
+    return import_module(f"workers.reward.functions.{name}").score
 
 
 def _points() -> Iterable[Any]:

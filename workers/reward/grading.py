@@ -87,11 +87,9 @@ class Grading:
             raise RewardFailed(self._action.reward, where, "it runs code and does not declare `executes`")
         seconds = min(float(order["seconds"]), RUN_SECONDS)
         limits = Limits(cpu_seconds=math.ceil(seconds), memory_bytes=512 << 20)
-        runner = self._begun(limits)
+        runner, on_disk = self._begun(limits), self._nursery.level is not Level.STRONG
         try:
-            return _run_in(
-                runner, order["run"], seconds, limits, where, on_disk=self._nursery.level is not Level.STRONG
-            )
+            return _run_in(runner, order["run"], seconds, limits, where, on_disk=on_disk)
         finally:
             runner.end()
             with self._lock:

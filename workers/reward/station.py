@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def equip(here: Station, settings: Settings, closing: ExitStack) -> None:
-    """Give the station its reward work. Raises SettingInvalid where the sandbox's level cannot be had, SandboxFailed."""
+    """Give the station its reward work. Raises SandboxFailed, SettingInvalid where the level cannot be had."""
     with step("sandbox"):
         nursery = Nursery(settings.worker.sandbox)
         closing.callback(nursery.close)

@@ -42,7 +42,7 @@ class RewardWork:
         except GraderFailed as error:
             log.warning("%s", error, extra={"action": "score", "op": held.op.id, "attempt": held.attempt})
             if held.attempt >= self._max_attempts:
-                raise GraderGaveUp(*error.args, held.attempt) from None
+                raise GraderGaveUp(error.where, error.why, held.attempt) from None
             raise
         return _scores(results)
 

@@ -19,14 +19,15 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
     validator = _validator(field, schema)
     try:
         value = json.loads(inside(text, "json"))
-    except (ValueError, RecursionError) as error:
-        return RewardResult(0.0, parts={"parsed": 0.0}, info={"error": str(error)[:300]})
+    except (ValueError, RecursionError) as problem:
+        return RewardResult(0.0, parts={"parsed": 0.0}, info={"error": str(problem)[:300]})
     try:
         error = next(validator.iter_errors(value), None)
     except (Unresolvable, RecursionError) as problem:
         raise FieldInvalid(field, f"cannot be followed: {problem}") from None
-    info = {} if error is None else {"error": f"{error.json_path}: {error.message}"[:300]}
-    return RewardResult(float(error is None), parts={"parsed": 1.0}, info=info)
+    if error is None:
+        return RewardResult(1.0, parts={"parsed": 1.0})
+    return RewardResult(0.0, parts={"parsed": 1.0}, info={"error": f"{error.json_path}: {error.message}"[:300]})
 
 
 @lru_cache(256)

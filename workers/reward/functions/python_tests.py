@@ -34,12 +34,12 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
 
 def _tests(context: Words) -> list[dict[str, Any]]:
     field = "context.tests"
-    tests = as_json(field, needed(context, "tests"), list)
+    tests: list[Any] = as_json(field, needed(context, "tests"), list)
     if not 1 <= len(tests) <= MOST_TESTS:
         raise FieldInvalid(field, f"has {len(tests)} tests; it must have 1 to {MOST_TESTS}")
-    if scripts := sum(isinstance(test, dict) and "stdin" in test for test in tests):
-        if scripts < len(tests):
-            raise FieldInvalid(field, "has tests with `stdin` and others; send one kind")
+    scripts = sum(isinstance(test, dict) and "stdin" in test for test in tests)
+    if 0 < scripts < len(tests):
+        raise FieldInvalid(field, "has tests with `stdin` and others; send one kind")
     for at, test in enumerate(tests):
         _check(f"{field}[{at}]", test)
     return tests

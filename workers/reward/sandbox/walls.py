@@ -1,6 +1,7 @@
 """The walls around a child, by level, and which level this machine can give."""
 
 import ctypes
+import json
 import os
 import sys
 import tempfile
@@ -79,7 +80,7 @@ def _tried(attempt: Callable[[], str]) -> str | None:
             os.write(writing, words.encode())
             os._exit(0)
     os.close(writing)
-    with open(reading, "rb") as answer:
+    with os.fdopen(reading, "rb") as answer:
         words = answer.read().decode()
     os.waitpid(pid, 0)
     return words or None
@@ -97,9 +98,8 @@ def _drop_capabilities() -> None:
 
 
 def main() -> None:
-    """Tell, one level a line, what is lacking."""
-    for level in STRONGEST_FIRST:
-        sys.stdout.write(f"{level}: {lacking(level) or 'can be had'}\n")
+    """Tell as JSON what is lacking for each level, strongest first."""
+    json.dump({level: lacking(level) or "" for level in STRONGEST_FIRST}, sys.stdout)
 
 
 if __name__ == "__main__":
