@@ -67,6 +67,7 @@ class Grading:
                 until += time.monotonic() - began
                 self._child.ask(ran, until)
         except frames.Ended:
+            self._child.await_end()
             raise GraderFailed(where, _ended(self._child.end())) from None
         except frames.Overdue:
             raise GraderFailed(where, f"took longer than {self._declared.seconds:g} s") from None
@@ -91,7 +92,7 @@ class Grading:
         try:
             return _run_in(runner, order["run"], seconds, limits, where, on_disk=on_disk)
         finally:
-            runner.end()
+            runner.close()
             with self._lock:
                 self._children.remove(runner)
 
@@ -116,6 +117,7 @@ def _run_in(
         results = runner.answer(until, MOST_BYTES, watch).get("results")
         return {"ending": Ending.ANSWERED, "results": results, "detail": ""}
     except frames.Ended:
+        runner.await_end()
         ending, detail = _own_doing(runner.end(), limits, where)
     except frames.Overdue:
         ending, detail = Ending.TIME, f"longer than {seconds:g} s"
@@ -129,6 +131,8 @@ def _run_in(
 def _own_doing(end: End, limits: Limits, where: str) -> tuple[Ending, str]:
     """How the code ended itself. Raises GraderFailed where something else did: the code cannot send signals, and one
     that nobody can ignore comes of its own time limit only."""
+    if not end.by_itself:
+        return Ending.EXITED, "it closed its pipe"
     used_up = end.cpu_seconds >= limits.cpu_seconds * 0.98
     if end.status == -signal.SIGXCPU or (end.status == -signal.SIGKILL and used_up):
         return Ending.TIME, f"more than {limits.cpu_seconds} s of the processor"

@@ -24,6 +24,7 @@ from workers.reward.sandbox.limits import Limits
 
 START_SECONDS: Final = 120.0
 ORDER_SECONDS: Final = 20.0
+_LEAVING_SECONDS: Final = 1.0
 Task = Literal["score", "execute"]
 GREETING_BYTES: Final = 1 << 22
 ANSWER_BYTES: Final = 1 << 22
@@ -40,6 +41,7 @@ ENVIRONMENT: Final = {
 class End:
     status: int | None  #: exit status, or a signal's number below zero; None where nobody knows
     cpu_seconds: float = 0.0
+    by_itself: bool = True  #: it had ended before it was told to
 
 
 class Child:
@@ -69,14 +71,25 @@ class Child:
         """It lives and waits to be asked."""
         return self._end is None and not self._owes and not frames.has_word(self._pipe)
 
+    def await_end(self) -> None:
+        """Give a child that says no more the time to be gone, so that `end` tells how it ended by itself."""
+        until = time.monotonic() + _LEAVING_SECONDS
+        while self._end is None and not self._zygote.is_over(self._pid) and time.monotonic() < until:
+            time.sleep(0.002)
+
     def end(self) -> End:
-        """Kill it if it lives. Whoever waits for its answer gets frames.Ended. To be called for every child."""
+        """Kill it if it lives, from any thread: whoever waits for its answer gets frames.Ended."""
         with self._lock:
             if self._end is None:
                 self._end = self._zygote.end(self._pid)
                 with suppress(OSError):
                     self._pipe.shutdown(socket.SHUT_RDWR)
             return self._end
+
+    def close(self) -> None:
+        """End it and let go of the pipe; by whoever asks it, for every child."""
+        self.end()
+        self._pipe.close()
 
 
 class Nursery:
@@ -146,9 +159,15 @@ class _Zygote:
         try:
             child.answer(time.monotonic() + ORDER_SECONDS)
         except (frames.Ended, frames.Overdue):
-            child.end()
+            child.close()
             raise
         return child
+
+    def is_over(self, pid: int) -> bool:
+        try:
+            return bool(self._order({"look": pid})["over"])
+        except (frames.Ended, frames.Overdue, OSError):
+            return True
 
     def end(self, pid: int) -> End:
         try:

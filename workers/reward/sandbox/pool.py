@@ -30,7 +30,7 @@ class Pool:
                 with self._lock:
                     self._idle.append(child)
             else:
-                child.end()
+                child.close()
 
     def _idle_one(self) -> Child | None:
         while True:
@@ -40,10 +40,10 @@ class Pool:
                 child = self._idle.pop()
             if child.at_rest:
                 return child
-            child.end()  # it died while nobody needed it
+            child.close()  # it died while nobody needed it
 
     def close(self) -> None:
         with self._lock:
             children, self._idle = self._idle, []
         for child in children:
-            child.end()
+            child.close()

@@ -70,9 +70,16 @@ class Zygote:
         with suppress(frames.Ended):
             while True:
                 order, pipe = self._next_order()
-                frames.send(self._orders, self._end(order["end"]) if "end" in order else self._fork(order, pipe))
+                frames.send(self._orders, self._carried_out(order, pipe))
         for pid in tuple(self._children):
             self._end(pid)
+
+    def _carried_out(self, order: dict[str, Any], pipe: socket.socket | None) -> dict[str, Any]:
+        if "end" in order:
+            return self._end(order["end"])
+        if "look" in order:
+            return {"over": _is_over(order["look"])}
+        return self._fork(order, pipe)
 
     def _next_order(self) -> tuple[dict[str, Any], socket.socket | None]:
         data, handles, _, _ = socket.recv_fds(self._orders, ORDER_BYTES, 1)
@@ -114,7 +121,8 @@ class Zygote:
             os._exit(status)
 
     def _end(self, pid: int) -> dict[str, Any]:
-        """Kill the child and all that it began, and tell how it had ended: by itself, or -9 now."""
+        """Kill the child and all that it began, and tell how it ended."""
+        by_itself = _is_over(pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         with suppress(ProcessLookupError):
@@ -123,7 +131,13 @@ class Zygote:
         room = self._children.pop(pid)
         if room != self._rooms:
             _remove(room)
-        return {"status": os.waitstatus_to_exitcode(status), "cpu_seconds": used.ru_utime + used.ru_stime}
+        seconds = used.ru_utime + used.ru_stime
+        return {"status": os.waitstatus_to_exitcode(status), "cpu_seconds": seconds, "by_itself": by_itself}
+
+
+def _is_over(pid: int) -> bool:
+    """Whether the child has ended; it stays to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _alone_with(pipe: socket.socket) -> socket.socket:
