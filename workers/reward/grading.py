@@ -50,6 +50,9 @@ class Grading:
         """The text at that place. Raises FieldInvalid, GraderFailed, RewardFailed, and what `call_off` was given."""
         try:
             return self._score(at)
+        except RewardFailed:  # it may wait for an answer that will not come
+            self._child.end()
+            raise
         except GraderFailed:
             if self._why is not None:
                 raise self._why from None
@@ -64,8 +67,7 @@ class Grading:
             while "run" in (answer := self._child.answer(until)):
                 began = time.monotonic()
                 ran = self._run(answer, where)
-                until += time.monotonic() - began
-                self._child.ask(ran, until)
+                self._child.ask(ran, until := until + time.monotonic() - began)
         except frames.Ended:
             self._child.await_end()
             raise GraderFailed(where, _ended(self._child.end())) from None

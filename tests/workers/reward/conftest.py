@@ -1,48 +1,20 @@
-import json
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from openrl.domain.ids import OpId, TenantId
-from openrl.domain.op import RewardOp, ScoreTexts
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test folder on the path
+
+from scoring import held, nursery_of
+
 from openrl.domain.outcome import Scores
-from openrl.ledger.port import Held
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.nursery import Nursery
-from workers.reward.sandbox.walls import lacking
 from workers.reward.work import RewardWork
 
 Score = Callable[..., Scores]
-
-
-def held(
-    reward: str,
-    texts: Sequence[str],
-    contexts: Sequence[dict[str, Any]] | None = None,
-    *,
-    attempt: int = 1,
-    op: str = "op",
-    **params: Any,
-) -> Held:
-    """A claimed op, its words as the client sends them."""
-    action = ScoreTexts(
-        reward=reward,
-        texts=tuple(texts),
-        contexts=tuple(map(_words, contexts if contexts is not None else [{}] * len(texts))),
-        params=_words(params),
-    )
-    return Held(op=RewardOp(id=OpId(op), tenant=TenantId("t"), action=action), epoch=1, attempt=attempt)
-
-
-def _words(values: dict[str, Any]) -> dict[str, str]:
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
-
-
-def nursery_of(level: Level) -> Nursery:
-    if why := lacking(level):
-        pytest.skip(f"{level}: {why}")
-    return Nursery(level)
 
 
 @pytest.fixture(scope="session", params=[Level.STRONG, Level.KERNEL])

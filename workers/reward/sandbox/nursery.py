@@ -103,12 +103,12 @@ class Nursery:
 
     def fork(self, task: Task, limits: Limits) -> Child:
         """A child that is ready. Raises GraderFailed where there is none to be had now."""
-        zygote = self._living(task)
         try:
-            return zygote.fork(limits)
-        except (frames.Ended, frames.Overdue, OSError) as error:
-            zygote.close()
-            raise GraderFailed("texts", f"could not be started ({type(error).__name__})") from None
+            return self._living(task).fork(limits)
+        except frames.Ended:
+            raise GraderFailed("texts", "could not be started: its zygote is gone") from None
+        except (OSError, SandboxFailed) as error:
+            raise GraderFailed("texts", f"could not be started: {error}") from None
 
     def close(self) -> None:
         for zygote in self._zygotes.values():
@@ -153,26 +153,32 @@ class _Zygote:
 
     def fork(self, limits: Limits) -> Child:
         ours, theirs = socket.socketpair()
-        with theirs:
-            answer = self._order({"limits": asdict(limits)}, theirs)
+        try:
+            with theirs:
+                answer = self._order({"limits": asdict(limits)}, theirs)
+            if "failed" in answer:
+                raise OSError(answer["failed"])
+        except (OSError, frames.Ended):
+            ours.close()
+            raise
         child = Child(self, answer["pid"], Path(answer["room"]), ours)
         try:
             child.answer(time.monotonic() + ORDER_SECONDS)
         except (frames.Ended, frames.Overdue):
             child.close()
-            raise
+            raise OSError("it ended before it was ready") from None
         return child
 
     def is_over(self, pid: int) -> bool:
         try:
             return bool(self._order({"look": pid})["over"])
-        except (frames.Ended, frames.Overdue, OSError):
+        except frames.Ended:
             return True
 
     def end(self, pid: int) -> End:
         try:
             return End(**self._order({"end": pid}))
-        except (frames.Ended, frames.Overdue, OSError):  # and its children ended with it
+        except frames.Ended:  # and its children with it
             return End(None)
 
     def close(self) -> None:
@@ -185,10 +191,15 @@ class _Zygote:
             self._process.wait()
 
     def _order(self, order: dict[str, Any], pipe: socket.socket | None = None) -> dict[str, Any]:
+        """Raises frames.Ended. One that does not answer is given up: its next answer would be to an older order."""
         with self._lock:
-            self._orders.settimeout(ORDER_SECONDS)
-            socket.send_fds(self._orders, [json.dumps(order).encode()], [pipe.fileno()] if pipe else [])
-            return frames.receive(self._orders, ANSWER_BYTES, time.monotonic() + ORDER_SECONDS)
+            try:
+                self._orders.settimeout(ORDER_SECONDS)
+                socket.send_fds(self._orders, [json.dumps(order).encode()], [pipe.fileno()] if pipe else [])
+                return frames.receive(self._orders, ANSWER_BYTES, time.monotonic() + ORDER_SECONDS)
+            except (OSError, frames.Ended, frames.Overdue):
+                self._orders.close()
+                raise frames.Ended from None
 
 
 def _command(number: int, level: str, task: Task) -> list[str]:

@@ -78,8 +78,11 @@ class Zygote:
         if "end" in order:
             return self._end(order["end"])
         if "look" in order:
-            return {"over": _is_over(order["look"])}
-        return self._fork(order, pipe)
+            return {"over": self._is_over(order["look"])}
+        try:
+            return self._fork(order, pipe)
+        except OSError as error:  # no memory or no process to be had now
+            return {"failed": str(error)}
 
     def _next_order(self) -> tuple[dict[str, Any], socket.socket | None]:
         data, handles, _, _ = socket.recv_fds(self._orders, ORDER_BYTES, 1)
@@ -122,7 +125,7 @@ class Zygote:
 
     def _end(self, pid: int) -> dict[str, Any]:
         """Kill the child and all that it began, and tell how it ended."""
-        by_itself = _is_over(pid)
+        by_itself = self._is_over(pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         with suppress(ProcessLookupError):
@@ -134,10 +137,11 @@ class Zygote:
         seconds = used.ru_utime + used.ru_stime
         return {"status": os.waitstatus_to_exitcode(status), "cpu_seconds": seconds, "by_itself": by_itself}
 
-
-def _is_over(pid: int) -> bool:
-    """Whether the child has ended; it stays to be waited for."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    def _is_over(self, pid: int) -> bool:
+        """Whether the child has ended; it stays to be waited for, unless that was done."""
+        if pid not in self._children:
+            return True
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _alone_with(pipe: socket.socket) -> socket.socket:

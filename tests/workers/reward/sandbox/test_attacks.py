@@ -427,7 +427,7 @@ def test_no_call_of_another_architecture_gets_through(attack: Attack) -> None:
     ],
 )
 def test_whatever_it_does_to_its_answer_is_its_own_doing(attack: Attack, code: str, ending: Ending) -> None:
-    assert attack(code, seconds=2)["ending"] is ending
+    assert attack(code, seconds=1)["ending"] is ending
 
 
 def test_nothing_runs_on(attack: Attack, nursery: Nursery) -> None:
