@@ -8,6 +8,8 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,11 +48,12 @@ class Grading:
         for child in children:
             child.end()
 
-    def score(self, at: int) -> RewardResult:
-        """The text at that place. Raises FieldInvalid, GraderFailed, RewardFailed, and what `call_off` was given."""
+    def scores(self, places: Sequence[int]) -> Iterator[RewardResult]:
+        """Those of the texts at these places. Raises FieldInvalid, GraderFailed, RewardFailed, and what `call_off` was
+        given."""
         try:
-            return self._score(at)
-        except RewardFailed:  # it may wait for an answer that will not come
+            yield from self._scores(places)
+        except RewardFailed:  # the child may wait for an answer that will not come
             self._child.end()
             raise
         except GraderFailed:
@@ -58,16 +61,37 @@ class Grading:
                 raise self._why from None
             raise
 
-    def _score(self, at: int) -> RewardResult:
-        action, where = self._action, f"texts[{at}]"
+    def _scores(self, places: Sequence[int]) -> Iterator[RewardResult]:
+        """A child that asks nothing back has its next text at hand when it has scored one."""
+        ahead, asked = (0 if self._declared.executes else 1), 0
+        for number, at in enumerate(places):
+            until = time.monotonic() + self._declared.seconds
+            with self._told(at):
+                while asked < len(places) and asked <= number + ahead:
+                    self._ask(places[asked], until)
+                    asked += 1
+                answer = self._answer(at, until)
+            yield self._read(answer, at)
+
+    def _ask(self, at: int, until: float) -> None:
+        action = self._action
         asked = {"reward": action.reward, "text": action.texts[at], "context": action.contexts[at]}
-        until = time.monotonic() + self._declared.seconds
+        self._child.ask({**asked, "params": action.params}, until)
+
+    def _answer(self, at: int, until: float) -> dict[str, Any]:
+        """The time of a run is not the function's."""
+        while "run" in (answer := self._child.answer(until)):
+            began = time.monotonic()
+            ran = self._run(answer, f"texts[{at}]")
+            self._child.ask(ran, until := until + time.monotonic() - began)
+        return answer
+
+    @contextmanager
+    def _told(self, at: int) -> Iterator[None]:
+        """What becomes of the child, as what it means for the text."""
+        where = f"texts[{at}]"
         try:
-            self._child.ask({**asked, "params": action.params}, until)
-            while "run" in (answer := self._child.answer(until)):
-                began = time.monotonic()
-                ran = self._run(answer, where)
-                self._child.ask(ran, until := until + time.monotonic() - began)
+            yield
         except frames.Ended:
             self._child.await_end()
             raise GraderFailed(where, _ended(self._child.end())) from None
@@ -75,9 +99,10 @@ class Grading:
             raise GraderFailed(where, f"took longer than {self._declared.seconds:g} s") from None
         except (frames.Flooded, frames.Garbled):
             raise GraderFailed(where, "answered no score") from None
-        return self._read(answer, at)
 
     def _read(self, answer: dict[str, Any], at: int) -> RewardResult:
+        if "exhausted" in answer:
+            raise GraderFailed(f"texts[{at}]", "ran out of memory")
         if "invalid" in answer:
             field, problem = answer["invalid"]
             raise FieldInvalid(field.replace("context.", f"contexts[{at}].", 1), problem)

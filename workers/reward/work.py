@@ -85,16 +85,25 @@ class RewardWork:
                     del self._gradings[op.id]
 
     def _results(self, grading: Grading, declared: Declared, action: ScoreTexts) -> list[RewardResult]:
-        until, results = time.monotonic() + OP_SECONDS, []
-        for at, (text, context) in enumerate(zip(action.texts, action.contexts, strict=True)):
+        keys = _keys(declared, action)
+        kept = {at: result for at, key in enumerate(keys) if (result := self._memo.get(key)) is not None}
+        missing = [at for at in range(len(action.texts)) if at not in kept]
+        until = time.monotonic() + OP_SECONDS
+        for at, result in zip(missing, grading.scores(missing), strict=True):
             if time.monotonic() > until:
                 raise FieldInvalid("texts", f"a request gets {OP_SECONDS:g} s and {at} texts took them; send fewer")
-            key = key_of(action.reward, declared.version, text, context, action.params) if declared.pure else b""
-            known = self._memo.get(key) if declared.pure else None
-            results.append(known or grading.score(at))
-            if declared.pure and known is None:
-                self._memo.put(key, results[-1])
-        return results
+            kept[at] = result
+            if keys:
+                self._memo.put(keys[at], result)
+        return [kept[at] for at in range(len(action.texts))]
+
+
+def _keys(declared: Declared, action: ScoreTexts) -> list[bytes]:
+    """Under which the scores are kept; none where they are not."""
+    if not declared.pure:
+        return []
+    pairs = zip(action.texts, action.contexts, strict=True)
+    return [key_of(action.reward, declared.version, *pair, action.params) for pair in pairs]
 
 
 def _scores(results: list[RewardResult]) -> Scores:

@@ -54,8 +54,11 @@ class QueryFailed(Exception):
 
 
 class Database:
-    def __init__(self) -> None:
+    def __init__(self, image: bytes = b"") -> None:
+        """Empty, or as another one was."""
         self._connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
+        if image:
+            self._connection.deserialize(image)
         for limit, value in _LIMITS:
             self._connection.setlimit(limit, value)
         self._connection.execute("PRAGMA temp_store = MEMORY")
@@ -90,6 +93,10 @@ class Database:
                     self._connection.executemany(f'INSERT INTO "{name}" VALUES ({places})', rows)
             except (sqlite3.Error, OverflowError) as error:
                 raise FieldInvalid(field, f"cannot be filled in: {error}") from None
+
+    def image(self) -> bytes:
+        self._connection.set_authorizer(None)  # it asks with a PRAGMA of its own
+        return self._connection.serialize()
 
     def answer(self, query: str, *, seconds: float, most_rows: int) -> Answered:
         """What the query answers, or why it does not."""

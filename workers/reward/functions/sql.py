@@ -25,7 +25,7 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
     credit, ordered = flag(params, "credit"), flag(params, "ordered") or is_ordered(gold_query)
     made = (needed(context, "schema"), context.get("seed", ""))
     gold = _gold(*made, gold_query, most_rows)
-    with _database(*made) as database:
+    with Database(_image(*made)) as database:
         answer = database.answer(inside(text, "sql", "sqlite"), seconds=seconds, most_rows=most_rows)
     parts = _parts(answer, gold, ordered=ordered)
     value = sum(WEIGHTS[name] * part for name, part in parts.items()) if credit else float(min(parts.values()) == 1.0)
@@ -33,24 +33,21 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
     return RewardResult(round(value, 12), parts=parts, info=info)
 
 
-def _database(schema: str, seed: str) -> Database:
-    """Raises FieldInvalid: the schema or the rows are no good."""
-    database = Database()
-    try:
+@lru_cache(64)
+def _image(schema: str, seed: str) -> bytes:
+    """The database's bytes. Raises FieldInvalid: the schema or the rows are no good."""
+    with Database() as database:
         database.build(schema, "schema")
         if seed.lstrip().startswith("{"):
             database.fill(as_json("context.seed", seed, dict))
         else:
             database.build(seed, "seed")
-    except BaseException:
-        database.close()
-        raise
-    return database
+        return database.image()
 
 
 @lru_cache(256)
 def _gold(schema: str, seed: str, query: str, most_rows: int) -> Rows:
-    with _database(schema, seed) as database:
+    with Database(_image(schema, seed)) as database:
         try:
             return database.rows(query, seconds=4.0, most_rows=most_rows)
         except QueryFailed as error:

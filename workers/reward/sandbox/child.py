@@ -12,7 +12,8 @@ from workers.reward.catalogue import Catalogue
 from workers.reward.sandbox import frames, running
 
 MOST_BYTES: Final = 1 << 28  #: of a text with its context
-_WORDS: Final = 500  #: of an error that is told
+_WORDS: Final = 500  #: characters of an error, or of a word of info, that are told
+_NAMES: Final = 32  #: of parts, and of words of info
 
 
 def scoring(pipe: socket.socket, catalogue: Catalogue) -> None:
@@ -34,18 +35,21 @@ def _scored(function: RewardFunction, asked: dict[str, Any]) -> dict[str, Any]:
     except FieldInvalid as error:
         return {"invalid": [error.field, error.problem]}
     except MemoryError:
-        raise
+        return {"exhausted": True}
     except Exception as error:  # a reward function's bug is an answer too
         return {"bug": f"{type(error).__name__}: {error}"[:_WORDS]}
 
 
 def _plain(result: RewardResult) -> dict[str, Any]:
-    """Raises ValueError for a number that is none."""
+    """Raises ValueError for a number that is none, or too much of it."""
+    if max(len(result.parts), len(result.info)) > _NAMES:
+        raise ValueError(f"it answered more than {_NAMES} parts or words of info")
     value, parts = float(result.value), {str(name): float(part) for name, part in result.parts.items()}
     for number in (value, *parts.values()):
         if not math.isfinite(number):
             raise ValueError(f"it answered {number}, which is no score")
-    return {"value": value, "parts": parts, "info": {str(name): str(word) for name, word in result.info.items()}}
+    info = {str(name): str(word)[:_WORDS] for name, word in result.info.items()}
+    return {"value": value, "parts": parts, "info": info}
 
 
 def executing(pipe: socket.socket, _catalogue: Catalogue) -> None:

@@ -53,17 +53,19 @@ class Child:
         self._end: End | None = None
         self.room = room
         self.asked = 0
-        self._owes = False  #: an answer
+        self._owes = 0  #: answers
 
     def ask(self, message: dict[str, Any], until: float) -> None:
         """Raises frames.Ended, frames.Overdue."""
-        self.asked, self._owes = self.asked + 1, True
+        self.asked, self._owes = self.asked + 1, self._owes + 1
         frames.send(self._pipe, message, until)
 
-    def answer(self, until: float, most_bytes: int = ANSWER_BYTES, watch: Callable[[], None] | None = None) -> Any:
+    def answer(
+        self, until: float, most_bytes: int = ANSWER_BYTES, watch: Callable[[], None] | None = None
+    ) -> dict[str, Any]:
         """Raises what frames.receive does."""
         message = frames.receive(self._pipe, most_bytes, until, watch)
-        self._owes = False
+        self._owes -= 1
         return message
 
     @property
@@ -98,7 +100,7 @@ class Nursery:
     def __init__(self, level: str = "auto") -> None:
         self._lock = threading.Lock()
         scoring = _Zygote(level, "score")
-        self.level, self.listing = scoring.level, scoring.listing
+        self.level, self.listing, self.readable = scoring.level, scoring.listing, scoring.readable
         self._zygotes: dict[Task, _Zygote] = {"score": scoring, "execute": _Zygote(self.level, "execute")}
 
     def fork(self, task: Task, limits: Limits) -> Child:
@@ -146,6 +148,7 @@ class _Zygote:
             self.close()
             raise SettingInvalid("OPENRL_WORKER__SANDBOX", f"{level} cannot be had here: {greeting['lacking']}")
         self.level, self.listing = Level(greeting["level"]), Listing.of(greeting)
+        self.readable = tuple(map(Path, greeting["readable"]))
 
     @property
     def gone(self) -> bool:
@@ -163,10 +166,12 @@ class _Zygote:
             raise
         child = Child(self, answer["pid"], Path(answer["room"]), ours)
         try:
-            child.answer(time.monotonic() + ORDER_SECONDS)
+            first = frames.receive(ours, ANSWER_BYTES, time.monotonic() + ORDER_SECONDS)
         except (frames.Ended, frames.Overdue):
+            first = {"failed": "it ended before it was ready"}
+        if "failed" in first:
             child.close()
-            raise OSError("it ended before it was ready") from None
+            raise OSError(first["failed"])
         return child
 
     def is_over(self, pid: int) -> bool:

@@ -8,14 +8,12 @@ given; when that closes it ends, and every child with it. Tried with `nursery.py
 import gc
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +27,7 @@ from workers.reward.sandbox.readable import readable
 from workers.reward.sandbox.walls import enclose, lacking, strongest
 
 ORDER_BYTES: Final = 1 << 16
+HANDLES: Final = 4096  #: more than a zygote ever opens
 
 
 def main() -> None:
@@ -59,6 +58,7 @@ class Zygote:
     def __init__(self, orders: socket.socket, level: Level, task: str, rooms: Path) -> None:
         self._orders, self._level, self._task, self._rooms = orders, level, TASKS[task], rooms
         self._children: dict[int, Path] = {}
+        self._over: dict[int, tuple[int, float]] = {}  #: of children that ended, status and seconds
         self._catalogue = catalogue.load() if self._task is scoring else catalogue.Catalogue()
         self._readable = readable()
         gc.collect()
@@ -66,7 +66,9 @@ class Zygote:
 
     def serve(self) -> None:
         """Greet, then carry out orders until there are none to come."""
-        frames.send(self._orders, {"level": self._level, **self._catalogue.facts()})
+        frames.send(
+            self._orders, {"level": self._level, "readable": [*map(str, self._readable)], **self._catalogue.facts()}
+        )
         with suppress(frames.Ended):
             while True:
                 order, pipe = self._next_order()
@@ -114,12 +116,9 @@ class Zygote:
             pipe = _alone_with(pipe)
             os.environ.update(HOME=str(room), TMPDIR=str(room))
             tempfile.tempdir = str(room)
-            enclose(self._level, self._readable, room, Limits(**order["limits"]))
-            frames.send(pipe, {"ready": True})
+            _enclosed(self._level, self._readable, room, Limits(**order["limits"]), pipe)
             self._task(pipe, self._catalogue)
             status = 0
-        except BaseException:
-            traceback.print_exc()
         finally:
             os._exit(status)
 
@@ -128,20 +127,36 @@ class Zygote:
         by_itself = self._is_over(pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        _, status, used = os.wait4(pid, 0)
+        if not by_itself:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self._wait(pid, 0)
+        status, seconds = self._over.pop(pid)
         room = self._children.pop(pid)
         if room != self._rooms:
             _remove(room)
-        seconds = used.ru_utime + used.ru_stime
-        return {"status": os.waitstatus_to_exitcode(status), "cpu_seconds": seconds, "by_itself": by_itself}
+        return {"status": status, "cpu_seconds": seconds, "by_itself": by_itself}
 
     def _is_over(self, pid: int) -> bool:
-        """Whether the child has ended; it stays to be waited for, unless that was done."""
-        if pid not in self._children:
-            return True
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        """Whether the child has ended, or is none of ours any more."""
+        if pid in self._children and pid not in self._over:
+            self._wait(pid, os.WNOHANG)
+        return pid in self._over or pid not in self._children
+
+    def _wait(self, pid: int, how: int) -> None:
+        ended, status, used = os.wait4(pid, how)
+        if ended:
+            self._over[pid] = (os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime)
+
+
+def _enclosed(level: Level, readable: tuple[Path, ...], room: Path, limits: Limits, pipe: socket.socket) -> None:
+    """Tells the worker whether the walls stand. Raises OSError where they do not."""
+    try:
+        enclose(level, readable, room, limits)
+    except OSError as error:
+        frames.send(pipe, {"failed": f"the walls do not stand: {error}"})
+        raise
+    frames.send(pipe, {"ready": True})
 
 
 def _alone_with(pipe: socket.socket) -> socket.socket:
@@ -151,7 +166,7 @@ def _alone_with(pipe: socket.socket) -> socket.socket:
         os.dup2(nowhere, standard)
     if pipe.fileno() != 3:
         os.dup2(pipe.fileno(), 3)
-    os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.closerange(4, HANDLES)
     family, kind = pipe.family, pipe.type
     pipe.detach()
     return socket.socket(family, kind, fileno=3)
