@@ -28,7 +28,7 @@ RUN_SECONDS: Final = 60.0
 
 
 class Overfull(Exception):
-    """The files in a child's room are more than allowed."""
+    """The files in a child's folder are more than allowed."""
 
 
 class Grading:
@@ -138,7 +138,7 @@ def _run_in(
 ) -> dict[str, Any]:
     """What becomes of the model's code; `execution.Ran` as JSON."""
     until = time.monotonic() + seconds
-    watch = (lambda: _look_into(runner.room, limits)) if on_disk else None
+    watch = (lambda: _look_into(runner.folder, limits)) if on_disk else None
     try:
         runner.ask(order, until)
         results = runner.answer(until, MOST_BYTES, watch).get("results")
@@ -176,9 +176,9 @@ def _words(status: int) -> str:
     return f"exit status {status}" if status >= 0 else f"signal {-status}"
 
 
-def _look_into(room: Path, limits: Limits) -> None:
+def _look_into(top: Path, limits: Limits) -> None:
     """Raises Overfull."""
-    count, size, folders = 0, 0, [room]
+    count, size, folders = 0, 0, [top]
     while folders:
         for path in folders.pop().iterdir():
             facts = path.lstat()

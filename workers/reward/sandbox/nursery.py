@@ -47,11 +47,11 @@ class End:
 class Child:
     """A process behind walls, at the other end of a pipe."""
 
-    def __init__(self, zygote: "_Zygote", pid: int, room: Path, pipe: socket.socket) -> None:
+    def __init__(self, zygote: "_Zygote", pid: int, folder: Path, pipe: socket.socket) -> None:
         self._zygote, self._pid, self._pipe = zygote, pid, pipe
         self._lock = threading.Lock()
         self._end: End | None = None
-        self.room = room
+        self.folder = folder
         self.asked = 0
         self._owes = 0  #: answers
 
@@ -164,7 +164,7 @@ class _Zygote:
         except (OSError, frames.Ended):
             ours.close()
             raise
-        child = Child(self, answer["pid"], Path(answer["room"]), ours)
+        child = Child(self, answer["pid"], Path(answer["folder"]), ours)
         try:
             first = frames.receive(ours, ANSWER_BYTES, time.monotonic() + ORDER_SECONDS)
         except (frames.Ended, frames.Overdue):

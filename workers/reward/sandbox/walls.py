@@ -18,18 +18,18 @@ _CAPSET: Final = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION: Final = 0x20080522
 
 
-def enclose(level: Level, readable: Iterable[Path], room: Path, limits: Limits) -> None:
-    """Put this process, which has one thread, behind the walls for good; `room` is the folder that it may write to.
+def enclose(level: Level, readable: Iterable[Path], folder: Path, limits: Limits) -> None:
+    """Put this process, which has one thread, behind the walls for good; `folder` is the folder that it may write to.
     Raises OSError where a wall does not hold."""
     if level is Level.STRONG:
-        namespaces.own_disk(room, limits.disk_bytes, limits.files)
+        namespaces.own_disk(folder, limits.disk_bytes, limits.files)
     apply(limits, count_processes=level is Level.STRONG)
-    os.chdir(room)
+    os.chdir(folder)
     if level is Level.LIMITS:
         return
     _drop_capabilities()
     seccomp.no_new_privileges()
-    landlock.restrict(readable, room, DEVICES)
+    landlock.restrict(readable, folder, DEVICES)
     seccomp.install()
 
 
@@ -46,23 +46,23 @@ def lacking(level: Level) -> str | None:
         return "not Linux on x86-64 or 64-bit ARM"
     if landlock.version() < 1:
         return "the kernel has no Landlock"
-    with tempfile.TemporaryDirectory(prefix="openrl-sandbox-") as room:
-        return _tried(lambda: _try(level, Path(room)))
+    with tempfile.TemporaryDirectory(prefix="openrl-sandbox-") as folder:
+        return _tried(lambda: _try(level, Path(folder)))
 
 
-def _try(level: Level, room: Path) -> str:
+def _try(level: Level, folder: Path) -> str:
     if level is Level.STRONG:
         try:
             namespaces.enter()
         except OSError as error:
             return f"namespaces are forbidden ({error.strerror})"
-        return _tried(lambda: _try_child(level, room)) or ""
-    return _try_child(level, room)
+        return _tried(lambda: _try_child(level, folder)) or ""
+    return _try_child(level, folder)
 
 
-def _try_child(level: Level, room: Path) -> str:
+def _try_child(level: Level, folder: Path) -> str:
     try:
-        enclose(level, (), room, Limits())
+        enclose(level, (), folder, Limits())
     except OSError as error:
         return f"a child cannot be enclosed ({error.strerror})"
     return ""

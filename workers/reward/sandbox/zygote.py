@@ -39,8 +39,8 @@ def main() -> None:
         return
     if level is Level.STRONG:
         _become_first(orders)
-    with tempfile.TemporaryDirectory(prefix="openrl-sandbox-") as rooms:
-        Zygote(orders, level, task, Path(rooms)).serve()
+    with tempfile.TemporaryDirectory(prefix="openrl-sandbox-") as folders:
+        Zygote(orders, level, task, Path(folders)).serve()
 
 
 def _become_first(orders: socket.socket) -> None:
@@ -55,8 +55,8 @@ def _become_first(orders: socket.socket) -> None:
 
 
 class Zygote:
-    def __init__(self, orders: socket.socket, level: Level, task: str, rooms: Path) -> None:
-        self._orders, self._level, self._task, self._rooms = orders, level, TASKS[task], rooms
+    def __init__(self, orders: socket.socket, level: Level, task: str, folders: Path) -> None:
+        self._orders, self._level, self._task, self._folders = orders, level, TASKS[task], folders
         self._children: dict[int, Path] = {}
         self._over: dict[int, tuple[int, float]] = {}  #: of children that ended, status and seconds
         self._catalogue = catalogue.load() if self._task is scoring else catalogue.Catalogue()
@@ -95,16 +95,16 @@ class Zygote:
 
     def _fork(self, order: dict[str, Any], pipe: socket.socket | None) -> dict[str, Any]:
         assert pipe is not None
-        room = self._rooms if self._level is Level.STRONG else Path(tempfile.mkdtemp(dir=self._rooms))
+        folder = self._folders if self._level is Level.STRONG else Path(tempfile.mkdtemp(dir=self._folders))
         mother = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_child(order, pipe, room, mother)
+            self._be_child(order, pipe, folder, mother)
         pipe.close()
-        self._children[pid] = room
-        return {"pid": pid, "room": str(room)}
+        self._children[pid] = folder
+        return {"pid": pid, "folder": str(folder)}
 
-    def _be_child(self, order: dict[str, Any], pipe: socket.socket, room: Path, mother: int) -> None:
+    def _be_child(self, order: dict[str, Any], pipe: socket.socket, folder: Path, mother: int) -> None:
         """Never returns; whatever goes wrong ends the process, so that nothing is ever done without walls."""
         status = 70
         try:
@@ -114,9 +114,9 @@ class Zygote:
                 os._exit(status)
             self._orders.close()
             pipe = _alone_with(pipe)
-            os.environ.update(HOME=str(room), TMPDIR=str(room))
-            tempfile.tempdir = str(room)
-            _enclosed(self._level, self._readable, room, Limits(**order["limits"]), pipe)
+            os.environ.update(HOME=str(folder), TMPDIR=str(folder))
+            tempfile.tempdir = str(folder)
+            _enclosed(self._level, self._readable, folder, Limits(**order["limits"]), pipe)
             self._task(pipe, self._catalogue)
             status = 0
         finally:
@@ -132,9 +132,9 @@ class Zygote:
                 os.kill(pid, signal.SIGKILL)
             self._wait(pid, 0)
         status, seconds = self._over.pop(pid)
-        room = self._children.pop(pid)
-        if room != self._rooms:
-            _remove(room)
+        folder = self._children.pop(pid)
+        if folder != self._folders:
+            _remove(folder)
         return {"status": status, "cpu_seconds": seconds, "by_itself": by_itself}
 
     def _is_over(self, pid: int) -> bool:
@@ -149,10 +149,10 @@ class Zygote:
             self._over[pid] = (os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime)
 
 
-def _enclosed(level: Level, readable: tuple[Path, ...], room: Path, limits: Limits, pipe: socket.socket) -> None:
+def _enclosed(level: Level, readable: tuple[Path, ...], folder: Path, limits: Limits, pipe: socket.socket) -> None:
     """Tells the worker whether the walls stand. Raises OSError where they do not."""
     try:
-        enclose(level, readable, room, limits)
+        enclose(level, readable, folder, limits)
     except OSError as error:
         frames.send(pipe, {"failed": f"the walls do not stand: {error}"})
         raise

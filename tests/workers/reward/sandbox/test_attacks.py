@@ -250,23 +250,23 @@ def test_what_is_left_behind_is_cleared_away(attack: Attack, nursery: Nursery) -
         """
         import os
         def attempt():
-            room = os.getcwd()
+            folder = os.getcwd()
             for _ in range(150): os.mkdir('d'); os.chdir('d')
-            return room
+            return folder
         """
     )
-    room = Path(result(ran)["value"])
-    assert not room.exists() or not list(room.iterdir())
-    assert room.exists() is (nursery.level is Level.STRONG)  # there it is the empty folder that disks are mounted on
+    folder = Path(result(ran)["value"])
+    assert not folder.exists() or not list(folder.iterdir())
+    assert folder.exists() is (nursery.level is Level.STRONG)  # there it is the empty folder that disks are mounted on
 
 
-def test_children_have_no_room_in_common(nursery: Nursery) -> None:
-    rooms = [nursery.fork("execute", LIMITS) for _ in range(2)]
+def test_children_have_no_folder_in_common(nursery: Nursery) -> None:
+    children = [nursery.fork("execute", LIMITS) for _ in range(2)]
     code = "import os\nopen('mine', 'w').close()"
-    for child in rooms:
+    for child in children:
         ran = _run_in(child, {"code": code, "calls": [{"eval": "os.listdir()"}]}, 5, LIMITS, "texts[0]", on_disk=False)
         assert ran["results"] == [{"value": ["mine"]}]
-    for child in rooms:
+    for child in children:
         child.close()
 
 
@@ -449,3 +449,16 @@ def test_a_child_that_is_killed_from_outside_is_no_result(nursery: Nursery) -> N
     with pytest.raises(GraderFailed, match="signal 9"):
         _run_in(child, order, 30, LIMITS, "texts[0]", on_disk=False)
     child.close()
+
+
+def test_a_child_has_no_rights_left(nursery: Nursery) -> None:
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    child = nursery.fork("score", LIMITS)
+    (pid,) = {process.pid for process in psutil.Process().children(recursive=True)} - before
+    facts = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    environment = Path(f"/proc/{pid}/environ").read_text()
+    child.close()
+    assert {facts[name] for name in ("CapEff", "CapPrm", "CapInh")} == {"0" * 16}
+    assert (facts["NoNewPrivs"], facts["Seccomp"]) == ("1", "2")
+    assert "OPENRL" not in environment
+    assert "KEY" not in environment
