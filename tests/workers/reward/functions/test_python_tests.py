@@ -110,14 +110,16 @@ def test_the_verdict_cannot_be_forged(score: Any, code: str) -> None:
 def test_what_is_expected_never_reaches_the_codes_process(score: Any) -> None:
     """Its whole memory is searched for a word that only the tests hold."""
     search = """
-import ctypes, gc, sys
+import gc, sys
 def seen():
-    word = "".join(["zebra", "finch"])
-    found = sum(isinstance(thing, str) and word in thing and len(thing) > len(word) for thing in gc.get_objects())
+    word, held, frame = "".join(["zebra", "finch-"]), [], sys._getframe(1)
+    while frame:
+        held += frame.f_locals.values()
+        frame = frame.f_back
     for thing in gc.get_objects():
-        if isinstance(thing, dict):
-            found += sum(isinstance(value, str) and word + "-" in value for value in list(thing.values()))
-    return found
+        held += gc.get_referents(thing)
+    words = [one for thing in held for one in [thing, *gc.get_referents(thing)] if isinstance(one, str)]
+    return sum(word in one and one != word for one in words)
 """
     tests = [{"call": "seen", "expected": "zebrafinch-expected"}, {"call": "seen", "expected": 0}]
     scores = score("python_tests", [search] * 2, [{"tests": tests, "answer": "zebrafinch-answer"}] * 2)

@@ -420,6 +420,7 @@ def test_no_call_of_another_architecture_gets_through(attack: Attack) -> None:
         ("import os\ndef attempt():\n    while True: os.write(3, b'\\0\\0\\0\\2{}')", Ending.ANSWERED),
         ("import os\ndef attempt():\n    while True: os.write(1, b'x' * 65536)", Ending.TIME),
         ("import os\ndef attempt(): os.close(3)", Ending.EXITED),
+        ("import os, time\ndef attempt():\n    os.close(3)\n    time.sleep(60)", Ending.EXITED),
         ("import os\ndef attempt(): os.write(3, b'\\0\\0\\0\\1x')", Ending.OUTPUT),
         ("import os\ndef attempt(): os._exit(0)", Ending.EXITED),
         ("import os\ndef attempt(): os.abort()", Ending.EXITED),
