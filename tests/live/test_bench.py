@@ -37,3 +37,8 @@ def test_crowd_leaves_its_runs_and_comes_again(server: Server, tmp_path: Path) -
     trips = ("forward_backward", "optim_step", "save", "sample")
     assert all(figures[f"{trip}_p50_ms"] > 0 for trip in trips)
     assert figures["after_20_ratio"] == max(figures[f"after_20_{trip}_ratio"] for trip in trips)
+
+
+def test_reward_scores_rightly_alone_together_and_in_a_crowd(server: Server, tmp_path: Path) -> None:
+    figures = bench(server, "reward.py", tmp_path / "reward.json")  # it checks every score itself
+    assert all(figures[key] > 0 for key in ("p50_ms", "p95_ms", "crowd_p95_ms", "scores_per_s"))
