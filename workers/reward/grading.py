@@ -6,6 +6,7 @@ like any other, for the function to judge; unless that child was killed from out
 
 import math
 import signal
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -53,10 +54,8 @@ class Grading:
         given."""
         try:
             yield from self._scores(places)
-        except RewardFailed:  # the child may wait for an answer that will not come
-            self._child.end()
-            raise
-        except GraderFailed:
+        except (GraderFailed, RewardFailed):
+            self._child.end()  # whatever it is at, or has kept
             if self._why is not None:
                 raise self._why from None
             raise
@@ -177,13 +176,18 @@ def _words(status: int) -> str:
 
 
 def _look_into(top: Path, limits: Limits) -> None:
-    """Raises Overfull."""
+    """Raises Overfull, for what cannot be looked at too. Files may come and go meanwhile."""
     count, size, folders = 0, 0, [top]
     while folders:
-        for path in folders.pop().iterdir():
-            facts = path.lstat()
-            count, size = count + 1, size + facts.st_blocks * 512
-            if count > limits.files or size > limits.disk_bytes:
-                raise Overfull
-            if path.is_dir() and not path.is_symlink():
-                folders.append(path)
+        try:
+            for path in folders.pop().iterdir():
+                facts = path.lstat()
+                count, size = count + 1, size + facts.st_blocks * 512
+                if count > limits.files or size > limits.disk_bytes:
+                    raise Overfull
+                if stat.S_ISDIR(facts.st_mode):
+                    folders.append(path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            raise Overfull from None

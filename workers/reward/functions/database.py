@@ -13,6 +13,7 @@ from openrl.rewards import FieldInvalid
 #: Steps of SQLite's machine between two looks at the clock.
 _STEPS: Final = 2_000
 _BUILD_SECONDS: Final = 4.0
+_MOST_BYTES: Final = 16 << 20  #: of a database
 _LIMITS: Final = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 4_000_000),
     (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
@@ -62,6 +63,7 @@ class Database:
         for limit, value in _LIMITS:
             self._connection.setlimit(limit, value)
         self._connection.execute("PRAGMA temp_store = MEMORY")
+        self._connection.execute(f"PRAGMA max_page_count = {_MOST_BYTES // 4096}")
 
     def close(self) -> None:
         self._connection.close()

@@ -45,8 +45,8 @@ def number(field: str, word: str, *, least: float = -math.inf, most: float = mat
     return value
 
 
-def whole(params: Words, key: str, default: int, *, least: int = 0) -> int:
-    value = number(f"params.{key}", params.get(key, str(default)), least=least)
+def whole(params: Words, key: str, default: int, *, least: int = 0, most: float = math.inf) -> int:
+    value = number(f"params.{key}", params.get(key, str(default)), least=least, most=most)
     if value != int(value):
         raise FieldInvalid(f"params.{key}", f"is {value:g}; it must be a whole number")
     return int(value)

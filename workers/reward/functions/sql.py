@@ -21,7 +21,7 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
     database that `context.schema` and `context.seed` make; `params.credit=true` gives credit for parts of the way."""
     gold_query = needed(context, "gold")
     seconds = number("params.seconds", params.get("seconds", "1"), least=0.01, most=4)
-    most_rows = whole(params, "most_rows", 10_000, least=1)
+    most_rows = whole(params, "most_rows", 10_000, least=1, most=100_000)
     credit, ordered = flag(params, "credit"), flag(params, "ordered") or is_ordered(gold_query)
     made = (needed(context, "schema"), context.get("seed", ""))
     gold = _gold(*made, gold_query, most_rows)
@@ -33,7 +33,7 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
     return RewardResult(round(value, 12), parts=parts, info=info)
 
 
-@lru_cache(64)
+@lru_cache(16)
 def _image(schema: str, seed: str) -> bytes:
     """The database's bytes. Raises FieldInvalid: the schema or the rows are no good."""
     with Database() as database:
@@ -45,7 +45,7 @@ def _image(schema: str, seed: str) -> bytes:
         return database.image()
 
 
-@lru_cache(256)
+@lru_cache(64)
 def _gold(schema: str, seed: str, query: str, most_rows: int) -> Rows:
     with Database(_image(schema, seed)) as database:
         try:

@@ -101,7 +101,12 @@ class Nursery:
         self._lock = threading.Lock()
         scoring = _Zygote(level, "score")
         self.level, self.listing, self.readable = scoring.level, scoring.listing, scoring.readable
-        self._zygotes: dict[Task, _Zygote] = {"score": scoring, "execute": _Zygote(self.level, "execute")}
+        self._zygotes: dict[Task, _Zygote] = {"score": scoring}
+        try:
+            self._zygotes["execute"] = _Zygote(self.level, "execute")
+        except BaseException:
+            self.close()
+            raise
 
     def fork(self, task: Task, limits: Limits) -> Child:
         """A child that is ready. Raises GraderFailed where there is none to be had now."""
@@ -143,7 +148,7 @@ class _Zygote:
             greeting = frames.receive(self._orders, GREETING_BYTES, time.monotonic() + START_SECONDS)
         except (frames.Ended, frames.Overdue):
             self.close()
-            raise SandboxFailed("its first process ended at once; the log above says why") from None
+            raise SandboxFailed("its first process ended at once; the worker's log says why") from None
         if "lacking" in greeting:
             self.close()
             raise SettingInvalid("OPENRL_WORKER__SANDBOX", f"{level} cannot be had here: {greeting['lacking']}")

@@ -29,6 +29,37 @@ def test_programs_are_tested_by_what_they_print(score: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "code",
+    [
+        "print(sum(map(int, open(0).read().split())))",
+        "import sys\nsys.stdout.buffer.write(b'%d' % sum(map(int, sys.stdin.buffer.read().split())))",
+        "import sys\nfor line in sys.stdin:\n    sys.stdout.write(str(sum(map(int, line.split()))))",
+        "import os\nprint(sum(map(int, os.read(0, 99).split())), flush=True)",
+    ],
+)
+def test_programs_may_read_and_write_as_they_like(score: Any, code: str) -> None:
+    tests = [{"stdin": "2 3\n", "expected": "5\n"}, {"stdin": "10 -1", "expected": "9"}]
+    assert score("python_tests", [code], [{"tests": tests}]).values == (1.0,)
+
+
+def test_classes_find_their_module(score: Any) -> None:
+    code = """
+from __future__ import annotations
+from dataclasses import asdict, dataclass
+@dataclass
+class Point:
+    x: int
+    y: int = 2
+"""
+    assert score(
+        "python_tests", [code], [{"tests": [{"eval": "asdict(Point(1))", "expected": {"x": 1, "y": 2}}]}]
+    ).values == (1.0,)
+    program = f"{code}\nprint(asdict(Point(int(input()))))"
+    tests = [{"stdin": "1", "expected": "{'x': 1, 'y': 2}"}]
+    assert score("python_tests", [program], [{"tests": tests}]).values == (1.0,)
+
+
+@pytest.mark.parametrize(
     ("returned", "expected", "same"),
     [
         ("(1, 2)", [1, 2], True),

@@ -12,6 +12,8 @@ SEED = """INSERT INTO city VALUES ('Oslo', 'Norway', 700), ('Bergen', 'Norway', 
 ('Milan', 'Italy', 1400);"""
 CITIES = {"schema": SCHEMA, "seed": SEED, "gold": "SELECT name FROM city WHERE people > 500"}
 RUNAWAY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+MANY = RUNAWAY.replace("FROM n)", "FROM n LIMIT 40)").replace("count(*)", "hex(zeroblob(500000)), i, i")
+HUGE = f"INSERT INTO city {MANY}"
 
 
 def score(text: str, context: dict[str, str] | None = None, **params: str) -> RewardResult:
@@ -155,7 +157,9 @@ def test_too_much_is_a_score_too() -> None:
         ({"gold": "SELECT nothing"}, {}, "context.gold"),
         ({"gold": "DROP TABLE city"}, {}, "context.gold"),
         ({"gold": "SELECT name FROM city"}, {"most_rows": "3"}, "context.gold"),
+        ({"seed": HUGE}, {}, "context.seed"),
         ({}, {"seconds": "100"}, "params.seconds"),
+        ({}, {"most_rows": "1000000"}, "params.most_rows"),
         ({}, {"credit": "some"}, "params.credit"),
     ],
 )

@@ -149,6 +149,17 @@ def test_files_are_bounded_in_all(attack: Attack, nursery: Nursery, each: str) -
         assert ran["ending"] is Ending.DISK
 
 
+def test_a_folder_that_cannot_be_looked_into_is_no_way_round(attack: Attack, nursery: Nursery) -> None:
+    """Deeper than a path can tell, or changing all the time."""
+    deep = "import os\ndef attempt():\n    for _ in range(60):\n        os.mkdir('d' * 250); os.chdir('d' * 250)\n"
+    ran = attack(deep + "    import time; time.sleep(2)")
+    assert ran["ending"] is (Ending.ANSWERED if nursery.level is Level.STRONG else Ending.DISK)
+    changing = "import os, time\ndef attempt():\n    until = time.monotonic() + 0.5\n"
+    changing += "    while time.monotonic() < until:\n        os.mkdir('d'); open('d/f', 'w').close()\n"
+    changing += "        os.unlink('d/f'); os.rmdir('d')"
+    assert attack(changing)["ending"] is Ending.ANSWERED
+
+
 def test_nothing_of_the_surroundings_is_inherited(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = attack(
         """
