@@ -25,6 +25,7 @@ TRAIN_TASKS = tuple(
 )
 SAMPLE_TASK = f"sample.{Sample.kind}"
 REWARD_TASK = f"reward.{ScoreTexts.kind}"
+REWARD_LINE = "reward"
 
 
 def slug(model: str) -> str:
@@ -37,12 +38,17 @@ def train_queue(model: str) -> str:
     return f"train.{slug(model)}"
 
 
+def sample_line(model: str) -> str:
+    """The line of all lanes of the model's samples."""
+    return f"sample.{slug(model)}"
+
+
 def sample_queues(model: str, lanes: int) -> list[str]:
-    return [f"sample.{slug(model)}.{lane}" for lane in range(lanes)]
+    return [f"{sample_line(model)}.{lane}" for lane in range(lanes)]
 
 
 def reward_queues(lanes: int) -> list[str]:
-    return [f"reward.{lane}" for lane in range(lanes)]
+    return [f"{REWARD_LINE}.{lane}" for lane in range(lanes)]
 
 
 def lane_of(owner: str, lanes: int) -> int:
@@ -54,12 +60,13 @@ def bell_of(op: Op, *, model: str, lanes: int) -> Bell:
     """The bell that announces an op; `model` is the canonical name of its base model (empty for rewards)."""
     match op:
         case TrainOp():
-            queue, task = train_queue(model), f"train.{op.action.kind}"
+            queue, task, line = train_queue(model), f"train.{op.action.kind}", ""
         case SampleOp():
             queue, task = sample_queues(model, lanes)[lane_of(op.sampler, lanes)], SAMPLE_TASK
+            line = sample_line(model)
         case RewardOp():
-            queue, task = reward_queues(lanes)[lane_of(op.tenant, lanes)], REWARD_TASK
-    return Bell(op=op.id, queue=queue, task=task, summary=summary(op))
+            queue, task, line = reward_queues(lanes)[lane_of(op.tenant, lanes)], REWARD_TASK, REWARD_LINE
+    return Bell(op=op.id, queue=queue, task=task, summary=summary(op), line=line)
 
 
 def summary(op: Op) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from openrl.domain.ids import OpId
-from openrl.ledger.port import Held, Ledger
+from openrl.ledger.port import Brings, Held, Ledger
 
 log = logging.getLogger(__name__)
 
@@ -18,13 +18,14 @@ class Keeper:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._kept: dict[OpId, tuple[Held, Callable[[OpId], None]]] = {}
-        self._takes = ""  #: the queue whose fresh runs may be placed here; empty while there is none
+        self._offer: tuple[str, Brings | None] = ("", None)
 
-    def take(self, queue: str) -> None:
-        """Fresh runs of that queue may be placed here from now on; of none where it is empty."""
-        self._takes = queue
+    def offer(self, takes: str = "", brings: Brings | None = None) -> None:
+        """From now on fresh runs of the queue `takes` may be placed here, none where it is empty, and its line has the
+        slots that this worker `brings`."""
+        self._offer = (takes, brings)
         # Signal handlers call this: they may have interrupted whoever uses the connection.
-        threading.Thread(target=self._ledger.stay, args=(queue,), name="take", daemon=True).start()
+        threading.Thread(target=self._ledger.stay, args=self._offer, name="offer", daemon=True).start()
 
     @contextmanager
     def keeping(self, held: Held, lost: Callable[[OpId], None]) -> Iterator[None]:
@@ -40,7 +41,7 @@ class Keeper:
                     del self._kept[held.op.id]
 
     def renew(self) -> None:
-        self._ledger.stay(self._takes)
+        self._ledger.stay(*self._offer)
         with self._lock:
             kept = dict(self._kept)
         if not kept:

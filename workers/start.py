@@ -16,11 +16,12 @@ from openrl.config import Settings
 from openrl.domain.model import ModelCard
 from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
+from openrl.ledger.port import Brings
 from openrl.ledger.roster import RedisRoster
 from openrl.models.catalogue import resolve
 from queues.app import make_app
 from queues.bell import ringer
-from queues.lanes import reward_queues, sample_queues, train_queue
+from queues.lanes import REWARD_LINE, reward_queues, sample_line, sample_queues, train_queue
 from workers.station import Station, opened
 from workers.sweep import EVERY_SECONDS as SWEEP_SECONDS
 from workers.sweep import sweep
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 ANNOUNCE_SECONDS = 2.0
 ANNOUNCED_FOR_SECONDS = 8.0
+#: One tenant alone may have half of a line's slots (openrl.ledger.lines): with so many it keeps a worker as busy.
+SLOTS_FOR_EACH_AT_WORK = 2
 
 
 def run(role: str, settings: Settings) -> None:
@@ -93,12 +96,14 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
             sample_tasks.register(app)
             queues += sample_queues(card.name, settings.sample.lanes)
         signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
-        if trains:
-            signals.worker_ready.connect(lambda **_: here.keeper.take(train_queue(card.name)), weak=False)
-        _announce_and_sweep(here, role, (card,), settings.worker.appetite, closing)
-        _consume(
-            app, here, role, queues, pool="threads", concurrency=settings.worker.appetite, events=settings.worker.events
+        threads = settings.worker.appetite * (SLOTS_FOR_EACH_AT_WORK if samples else 1)
+        offer = (
+            train_queue(card.name) if trains else "",
+            Brings(line=sample_line(card.name), slots=threads) if samples else None,
         )
+        signals.worker_ready.connect(lambda **_: here.keeper.offer(*offer), weak=False)
+        _announce_and_sweep(here, role, (card,), threads, closing)
+        _consume(app, here, role, queues, pool="threads", concurrency=threads, events=settings.worker.events)
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:
@@ -107,10 +112,13 @@ def _run_reward(app: Celery, settings: Settings) -> None:
     from workers.reward.station import equip
 
     reward_tasks.register(app)
+    processes = settings.worker.reward_processes
+    brings = Brings(line=REWARD_LINE, slots=SLOTS_FOR_EACH_AT_WORK * processes)
     with opened(settings, ringer(app)) as here, ExitStack() as closing:
         equip(here, settings, closing)
+        signals.worker_ready.connect(lambda **_: here.keeper.offer(brings=brings), weak=False)
         signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
-        _announce_and_sweep(here, Role.REWARD, (), settings.worker.reward_processes, closing)
+        _announce_and_sweep(here, Role.REWARD, (), processes, closing)
         queues = reward_queues(settings.sample.lanes)
         _consume(
             app,
@@ -118,7 +126,7 @@ def _run_reward(app: Celery, settings: Settings) -> None:
             Role.REWARD,
             queues,
             pool="threads",
-            concurrency=settings.worker.reward_processes,
+            concurrency=processes,
             events=settings.worker.events,
         )
 

@@ -56,7 +56,7 @@ class Station:
         return self.works["reward"]
 
     def drain(self) -> None:
-        self.keeper.take("")
+        self.keeper.offer()
         for work in self.works.values():
             work.drain()
 

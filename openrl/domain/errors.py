@@ -114,6 +114,20 @@ class SamplerNotFound(NotFoundError):
         return f"sampling_session_id: no sampling session {self.args[0]!r}"
 
 
+class WeightsRemoved(NotFoundError):
+    """The policy version of a sampler was let go of. Fact: the sampler."""
+
+    def __init__(self, sampler: str) -> None:
+        super().__init__(sampler)
+
+    def __str__(self) -> str:
+        return (
+            f"sampling_session_id: the weights of {self.args[0]} were removed. Without a name, they are kept while "
+            "their session goes on and they are among the newest of their run or in use; save what must stay with "
+            "save_weights_for_sampler(name) and make a sampling client from the path it answers"
+        )
+
+
 class OpNotFound(NotFoundError):
     def __init__(self, op: str) -> None:
         super().__init__(op)
@@ -363,6 +377,10 @@ class DepotUnreachable(OperatorError):
 
     def __str__(self) -> str:
         return f"depot {self.args[0]} cannot be used: {self.args[1]}"
+
+
+class DepotDamaged(DepotUnreachable):
+    """It answers with other bytes than were written."""
 
 
 class BytesLost(OperatorError):

@@ -154,6 +154,11 @@ class SampleOp:
     action: Sample
 
     @property
+    def owner(self) -> str:
+        """Whose ops take turns in line, among those of a tenant."""
+        return self.sampler
+
+    @property
     def once(self) -> str:
         return f"sample:{self.sampler}:{self.number}"
 
@@ -165,12 +170,26 @@ class RewardOp:
     action: ScoreTexts
 
     @property
+    def owner(self) -> str:
+        return ""
+
+    @property
     def once(self) -> str:
         return f"op:{self.id}"
 
 
 Op = TrainOp | SampleOp | RewardOp
 Action = TrainAction | Sample | ScoreTexts
+
+
+def policy_of(op: Op) -> DepotKey | None:
+    """The policy version that an op writes or samples; None for other ops and for samples of the base model."""
+    match op.action:
+        case Sample():
+            return op.action.policy
+        case SavePolicy():
+            return op.action.target
+    return None
 
 
 def queue_of(worker: WorkerId) -> str:
@@ -186,6 +205,7 @@ class Bell:
     queue: str
     task: str
     summary: str  #: for people, e.g. `run=3f9a:train:0 turn=4 tokens=812`
+    line: str = ""  #: where the op stands until it is rung, without a slash; empty: it is rung as soon as it may run
 
     def at(self, worker: WorkerId) -> "Bell":
         """The same bell, to be heard by one worker only."""

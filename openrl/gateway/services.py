@@ -17,14 +17,16 @@ from openrl.depot.port import Depot
 from openrl.domain.errors import ModelUnknown, NoWorker, SettingInvalid
 from openrl.domain.ids import RunId, SamplerId, TenantId
 from openrl.domain.model import ModelCard
+from openrl.domain.outcome import Record
 from openrl.domain.policy import Sampler
 from openrl.domain.run import Run
 from openrl.domain.worker import WorkerInfo
 from openrl.gateway.awaited import awaited_card, missing_worker
+from openrl.gateway.line import in_line
 from openrl.gateway.memo import Memo
 from openrl.ledger.connect import connect
 from openrl.ledger.notices import RedisNotices
-from openrl.ledger.port import Ledger, Limits, Notices
+from openrl.ledger.port import POLICY_SECONDS, Ledger, Limits, Notices
 from openrl.ledger.redis import RedisLedger
 from openrl.ledger.roster import RedisRoster, Roster
 from queues.app import make_app
@@ -35,7 +37,9 @@ THREADS: Final = 64
 KEY_SECONDS: Final = 30.0  #: a revoked key may still be accepted for so long
 ROSTER_SECONDS: Final = 1.5  #: a model may be served for so long before it is known here
 TOUCH_SECONDS: Final = 30.0  #: a run's time of last request is written at most so often
-FIXED_SECONDS: Final = 3600.0  #: of runs and samplers only what never changes is used
+#: Of runs and samplers only what never changes is used, or what is checked again before it counts: the ledger knows for
+#: longer than this that a sampler's weights were removed.
+FIXED_SECONDS: Final = POLICY_SECONDS / 24
 #: Rides out a blink of the broker; a longer outage is told to the client, which comes again.
 RETRIES: Final = 5
 PAUSE_SECONDS: Final = 0.5
@@ -102,10 +106,11 @@ class Services:
         told = next((card for card in self.cards() if card.answers_to(model)), None)
         return told or awaited_card(model, self.settings)
 
-    def why_waiting(self, queue: str) -> str | None:
-        """A sentence for an op that waits in a queue that nobody takes from; None where somebody does."""
+    def why_waiting(self, record: Record) -> str | None:
+        """A sentence for an op that waits in a queue that nobody takes from, or in line; None for one that does not."""
         models = {*(card.name for card in self.cards()), *self.settings.gateway.awaited_models}
-        return missing_worker(queue, self.workers(), models, self.settings.sample.lanes)
+        missing = missing_worker(record.queue, self.workers(), models, self.settings.sample.lanes)
+        return missing or in_line(self.ledger.place(record.id))
 
     def run(self, tenant: TenantId, run: RunId) -> Run:
         """What never changes of a run; its times are as old as the memory. Raises RunNotFound."""

@@ -1,6 +1,8 @@
--- ARGV[3] max_waiting_per_tenant  [4] id  [5] once  [6] tenant  [7] run ('' for none)  [8] turn  [9...] the row
+-- ARGV[3] max_waiting_per_tenant  [4] id  [5] once  [6] tenant  [7] run ('' for none)  [8] turn  [9] line ('' for none)
+-- [10] its owner there  [11] policy that it writes or samples ('' for none)  [12...] the row
 -- -> word, id of the first op, its status, bells
 local id, once, tenant, run, turn = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local line, policy = ARGV[9], ARGV[11]
 
 local first = redis.call('GET', p .. 'once:' .. once)
 if first then return { 'known', first, redis.call('HGET', p .. 'op:' .. first, 'status'), bells } end
@@ -8,6 +10,10 @@ if first then return { 'known', first, redis.call('HGET', p .. 'op:' .. first, '
 local next = run ~= '' and next_turn(run)
 if next and (turn < next or redis.call('SISMEMBER', p .. 'skips:' .. run, turn) == 1) then
   return { 'passed', id, '', bells }
+end
+
+if run == '' and policy ~= '' and redis.call('ZSCORE', p .. 'retired', policy) then
+  return { 'retired', id, '', bells }
 end
 
 -- The very turn that others wait for is let in: refusing it would keep their places taken.
@@ -18,9 +24,13 @@ end
 
 redis.call('SET', p .. 'once:' .. once, id)
 redis.call('HSET', p .. 'op:' .. id, 'status', 'waiting', 'attempts', 0, 'epoch', 0, 'once', once, 'tenant', tenant,
-  'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 9))
+  'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 12))
 redis.call('HINCRBY', p .. 'tenants', tenant, 1)
-if not next then
+if policy ~= '' then redis.call('HINCRBY', p .. 'needed', policy, 1) end
+if line ~= '' then
+  redis.call('HSET', p .. 'op:' .. id, 'line', line)
+  line_up(line, tenant, ARGV[10], id)
+elseif not next then
   ready(id)
 else
   redis.call('ZADD', p .. 'turns:' .. run, turn, id)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from openrl.domain.errors import LeaseLost
 from openrl.domain.ids import DepotKey, RunId, WorkerId
-from openrl.ledger.port import ACTIVE_SECONDS, Lease
+from openrl.ledger.port import ACTIVE_SECONDS, Brings, Lease
 
 
 @dataclass(slots=True)
@@ -31,14 +31,18 @@ class Leases:
         self._runs: defaultdict[RunId, _Leased] = defaultdict(_Leased)
         self._until: dict[WorkerId, float] = {}  #: when each worker counts as dead
         self._takers: dict[WorkerId, str] = {}  #: the queue each takes fresh runs from
+        self._brought: dict[WorkerId, Brings] = {}
 
     # -------------------------------------------------------------------------------------------- workers
-    def stay(self, worker: WorkerId, takes: str = "") -> None:
-        """The worker is alive, and takes fresh runs from that queue, or from none."""
+    def stay(self, worker: WorkerId, takes: str = "", brings: Brings | None = None) -> None:
+        """The worker is alive. It takes fresh runs from that queue and brings slots to a line, or does not."""
         self.heard(worker)
         self._takers.pop(worker, None)
         if takes:
             self._takers[worker] = takes
+        self._brought.pop(worker, None)
+        if brings is not None:
+            self._brought[worker] = brings
 
     def heard(self, worker: WorkerId) -> None:
         self._until[worker] = self._clock() + self._live_seconds
@@ -51,10 +55,20 @@ class Leases:
         """The worker is gone; answers the runs that are nobody's now."""
         self._until.pop(worker, None)
         self._takers.pop(worker, None)
+        self._brought.pop(worker, None)
         runs = [run for run, leased in self._runs.items() if leased.holder == worker]
         for run in runs:
             self.end(run)
         return runs
+
+    def brought_to(self, line: str) -> int:
+        """Slots of live workers in that line."""
+        now = self._clock()
+        return sum(
+            brings.slots
+            for worker, brings in self._brought.items()
+            if brings.line == line and self._until.get(worker, 0.0) > now
+        )
 
     def load(self, worker: WorkerId) -> int:
         """Its runs that had an op of late."""

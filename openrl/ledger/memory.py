@@ -1,7 +1,7 @@
 """A ledger in memory: a double for tests, with the same rules as `redis` and a clock one can set.
 
 Knows no bytes: ops and results are kept as they are, so nothing ever goes to a shelf. Whose the runs are is in
-`leases.py`, how far they have come in `turns.py`.
+`leases.py`, how far they have come in `turns.py`, who stands in line in `lines.py`.
 """
 
 import time
@@ -22,10 +22,12 @@ from openrl.domain.errors import (
     WornOut,
 )
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
-from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp, changes_run
+from openrl.domain.op import SETTLED, Bell, Op, RewardOp, SampleOp, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger.leases import Leases
-from openrl.ledger.port import Held, Lease, Limits, Loads, Ring, Swept
+from openrl.ledger.lines import Line
+from openrl.ledger.policies import PolicyUse
+from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept, waits_seconds
 from openrl.ledger.turns import Turns
 
 
@@ -58,9 +60,11 @@ class MemoryLedger:
         self._ring, self._limits, self._clock = ring, limits or Limits(), clock
         self._holder = WorkerId(holder)
         self._leases = Leases(clock, self._limits.hold_seconds)
+        self._policies = PolicyUse(clock)
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
         self._runs: defaultdict[RunId, Turns] = defaultdict(Turns)
+        self._lines: defaultdict[str, Line] = defaultdict(Line)
         self._waiting: Counter[TenantId] = Counter()
         self._to_ring: list[Bell] = []
         self._lock = RLock()
@@ -79,18 +83,20 @@ class MemoryLedger:
                 return first
             run = self._runs[op.run] if isinstance(op, TrainOp) else None
             self._admit(op, run)
+            self._policies.begin(op)
             self._once[op.once] = op.id
             self._rows[op.id] = _Row(op, bell, self._clock())
             self._waiting[op.tenant] += 1
-            if run is None:
-                self._ready(op.id)
-            elif isinstance(op, TrainOp):
+            if not isinstance(op, TrainOp):
+                self._line_up(op, bell)
+            elif run is not None:
                 run.add(op.turn, op.id, self._clock())
                 self._come_to(run)
         self._ring_all()
         return op.id
 
     def _admit(self, op: Op, run: Turns | None) -> None:
+        self._policies.check(op)
         awaited = False
         if run is not None and isinstance(op, TrainOp):
             if run.is_over(op.turn):
@@ -128,6 +134,9 @@ class MemoryLedger:
         row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
         row.attempts += 1
         row.epoch += 1
+        if row.bell.line:
+            self._lines[row.bell.line].answered(op_id, row.op.tenant)
+            self._move(row.bell.line)
         waited = self._clock() - row.appended
         lease = self._leases.take(row.op.run, self._holder) if isinstance(row.op, TrainOp) else None
         return Held(op=row.op, epoch=row.epoch, attempt=row.attempts, lease=lease, waited_seconds=waited)
@@ -155,9 +164,12 @@ class MemoryLedger:
         return row is not None and row.status is Status.HELD and row.epoch == claim.epoch
 
     # -------------------------------------------------------------------------------------------- leases of runs
-    def stay(self, takes: str = "") -> None:
+    def stay(self, takes: str = "", brings: Brings | None = None) -> None:
         with self._lock:
-            self._leases.stay(self._holder, takes)
+            self._leases.stay(self._holder, takes, brings)
+            if brings is not None:
+                self._move(brings.line)
+        self._ring_all()
 
     def loads(self) -> Loads:
         with self._lock:
@@ -200,6 +212,10 @@ class MemoryLedger:
                 raise TurnUnsettled(run, -1)
             self._runs[run].journal.clear()
             return self._leases.forget(run)
+
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        with self._lock:
+            return self._policies.retire(policy, unused_seconds)
 
     def _may_release(self, run: RunId) -> bool:
         here = self._here(run)
@@ -264,10 +280,29 @@ class MemoryLedger:
         row.status = Status.FAILED if result is None else Status.DONE
         row.result, row.failure, row.due = result, failure, self._clock()
         self._waiting[op.tenant] -= 1
+        self._policies.end(op)
         if isinstance(op, TrainOp):
             self._end(self._runs[op.run], op.turn)
+        elif row.bell.line:
+            self._lines[row.bell.line].leave(op.id, op.tenant, op.owner)
+            self._move(row.bell.line)
         for tell in self.on_settled:
             tell(op.id)
+
+    # -------------------------------------------------------------------------------------------- lines
+    def _line_up(self, op: SampleOp | RewardOp, bell: Bell) -> None:
+        slots, now = self._slots(bell.line), self._clock()
+        if not bell.line or self._lines[bell.line].enter(op.id, op.tenant, op.owner, slots, now):
+            self._ready(op.id)
+
+    def _move(self, line: str) -> int:
+        moved = list(self._lines[line].move(self._slots(line), self._clock()))
+        for op_id in moved:
+            self._ready(op_id)
+        return len(moved)
+
+    def _slots(self, line: str) -> int:
+        return self._leases.brought_to(line) or UNSERVED_SLOTS
 
     # -------------------------------------------------------------------------------------------- turns
     def _end(self, run: Turns, turn: int) -> None:
@@ -318,6 +353,17 @@ class MemoryLedger:
         with self._lock:
             return {op_id: self._rows[op_id].status for op_id in op_ids if op_id in self._rows}
 
+    def place(self, op_id: OpId) -> Place | None:
+        with self._lock:
+            row = self._rows.get(op_id)
+            if row is None or isinstance(row.op, TrainOp) or not row.bell.line:
+                return None
+            found = self._lines[row.bell.line].place(op_id, row.op.tenant, row.op.owner, self._waiting[row.op.tenant])
+            if found is None:
+                return None
+            ahead, pace = found
+            return Place(ahead=ahead, seconds=waits_seconds(ahead, self._clock() - pace.since, pace.rung))
+
     def waiting(self, tenant: TenantId) -> int:
         with self._lock:
             return self._waiting[tenant]
@@ -325,6 +371,7 @@ class MemoryLedger:
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
         with self._lock:
+            self._policies.sweep()
             rung_again = sum(map(self._ring_again, self._due(Status.WAITING)))
             for holder in self._leases.lapsed():
                 self._bury(holder)
@@ -333,6 +380,7 @@ class MemoryLedger:
                 given_up=sum(map(self._give_up, self._due(Status.HELD))),
                 taken_back=sum(map(self._take_back, self._due(Status.HELD))),
                 gaps_skipped=sum(map(self._skip_gap, list(self._runs.values()))),
+                moved=sum(map(self._move, list(self._lines))),
                 forgotten=sum(map(self._forget, self._due(*SETTLED, after=self._limits.keep_seconds))),
             )
         self._ring_all()

@@ -17,7 +17,13 @@ from openrl.domain.outcome import Failure, Record, Result
 
 Ring = Callable[[Bell], None]
 
+#: Of a line that no live worker listens to: some bells wait there for the worker that comes, the rest come with it.
+UNSERVED_SLOTS: Final = 8
+#: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
+BELLS_AT_ONCE: Final = 16
+PACE_BASIS: Final = 8  #: rings that tell a pace
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
+POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
 
 class Shelf(Protocol):
@@ -63,6 +69,22 @@ class Loads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Brings:
+    """What a worker brings to the line that it listens to."""
+
+    line: str
+    slots: int  #: places for ops rung or held; one tenant alone may have half of those of a line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an op stands in its line."""
+
+    ahead: int  #: ops of its own tenant that may be rung before it, at most
+    seconds: float | None = field(compare=False)  #: until it is rung, at the pace of late; None without a basis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A claim: the op, and the fencing token that its settlement must show."""
 
@@ -82,12 +104,21 @@ class Swept:
     given_up: int = 0  #: ops failed after too many attempts
     gaps_skipped: int = 0
     forgotten: int = 0  #: settled ops past their keeping time
+    moved: int = 0  #: ops rung that stood in line
+
+
+def waits_seconds(ahead: int, elapsed: float, rung: float) -> float | None:
+    """Until an op with so many ahead of it is rung, where so many were rung in the time elapsed."""
+    return (ahead + 1) * elapsed / rung if rung >= PACE_BASIS else None
 
 
 class Ledger(Protocol):
     def append(self, op: Op, bell: Bell) -> OpId:
-        """Record an op and ring it if its turn has come. A repeat (same `op.once`) answers the first op's id and
-        does nothing else. Raises TurnPassed, TooManyWaiting."""
+        """Record an op and ring it if its turn has come. Where its bell names a line it is rung while its tenant has
+        fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
+        stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
+        between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
+        else. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a retired policy."""
         ...
 
     def skip(self, run: RunId, turn: int) -> None:
@@ -96,18 +127,18 @@ class Ledger(Protocol):
         ...
 
     def claim(self, op_id: OpId) -> Held | None:
-        """Take an op, and the lease of its run, or None: settled, held by another, not its turn, its run leased by
-        another (who is rung), its run nobody's where a peer has fewer active ones (who is rung, the first time), worn
-        out (then it is failed here), unknown."""
+        """Take an op, and the lease of its run, or None: settled, held by another, not its turn, standing in line, its
+        run leased by another (who is rung), its run nobody's where a peer has fewer active ones (who is rung, the first
+        time), worn out (then it is failed here), unknown."""
         ...
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         """Prolong claims; answers those that are lost."""
         ...
 
-    def stay(self, takes: str = "") -> None:
+    def stay(self, takes: str = "", brings: Brings | None = None) -> None:
         """This holder is alive: all its leases go on for `hold_seconds`. `takes` names the queue whose fresh runs may
-        be placed on it; empty for none."""
+        be placed on it; empty for none. What it `brings` to a line counts for as long; ops are rung into new slots."""
         ...
 
     def loads(self) -> Loads:
@@ -138,6 +169,11 @@ class Ledger(Protocol):
         Raises TurnUnsettled where ops still wait for it."""
         ...
 
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        """A policy version is about to be deleted: ops that would sample it are refused from now on. False, and nothing
+        done, where an unsettled op writes or samples it, or one did within so many seconds."""
+        ...
+
     def done(self, held: Held, result: Result) -> None:
         """Settle with a result; wakes waiters, rings what became runnable. Raises ClaimLost on a stale epoch."""
         ...
@@ -164,12 +200,17 @@ class Ledger(Protocol):
         """Status by op, one round trip; unknown ones are left out."""
         ...
 
+    def place(self, op_id: OpId) -> Place | None:
+        """Where an op stands in its line; None for one that does not."""
+        ...
+
     def waiting(self, tenant: TenantId) -> int:
         """The tenant's unsettled ops."""
         ...
 
     def sweep(self) -> Swept:
-        """Put right what went quiet: lapsed claims, lost bells, gaps, old rows. Any process may call it."""
+        """Put right what went quiet: lapsed claims, lost bells, gaps, lines that
+        should have moved, old rows. Any process may call it."""
         ...
 
 

@@ -22,15 +22,31 @@ from openrl.domain.errors import (
     TooManyWaiting,
     TurnPassed,
     TurnUnsettled,
+    WeightsRemoved,
     WornOut,
 )
 from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
-from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp, changes_run
+from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp, changes_run, policy_of
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import ACTIVE_SECONDS, Held, Lease, Limits, Loads, Ring, Shelf, Swept
+from openrl.ledger.port import (
+    ACTIVE_SECONDS,
+    BELLS_AT_ONCE,
+    POLICY_SECONDS,
+    UNSERVED_SLOTS,
+    Brings,
+    Held,
+    Lease,
+    Limits,
+    Loads,
+    Place,
+    Ring,
+    Shelf,
+    Swept,
+    waits_seconds,
+)
 
 log = logging.getLogger(__name__)
 
@@ -71,16 +87,21 @@ class RedisLedger:
         if by_reference:
             self._shelf.put(body_key(op.id), body)
         run, turn, own = _shape_fields(op)
+        policy = policy_of(op)
+        needs = ("policy", policy) if policy is not None else ()
         place = ("body_at", "shelf") if by_reference else ("body_at", "inline", "body", body)
+        owner = "" if isinstance(op, TrainOp) else op.owner
         word, first, status, bells = self._call(
-            "append", self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, run, turn,
-            "kind", op.action.kind, "bell", codec.encode(bell), *own, *place,
+            "append", self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, run, turn, bell.line, owner,
+            policy or "", "kind", op.action.kind, "bell", codec.encode(bell), *own, *needs, *place,
         )  # fmt: skip
         first_id = OpId(first.decode())
         if by_reference and word != b"new" and not (first_id == op.id and status in (b"waiting", b"held")):
             self._discard(body_key(op.id))
         if word == b"passed":
             raise TurnPassed(run, int(turn))
+        if word == b"retired":
+            raise WeightsRemoved(op.sampler if isinstance(op, SampleOp) else run)
         if word == b"full":
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
         self._ring_all(bells)
@@ -121,8 +142,9 @@ class RedisLedger:
         self._ring_all(bells)
 
     # -------------------------------------------------------------------------------------------- leases of runs
-    def stay(self, takes: str = "") -> None:
-        self._call("alive", self._holder, self._limits.hold_seconds, takes)
+    def stay(self, takes: str = "", brings: Brings | None = None) -> None:
+        line, slots = ("", 0) if brings is None else (brings.line, brings.slots)
+        self._ring_all(self._call("alive", self._holder, self._limits.hold_seconds, takes, line, slots))
 
     def loads(self) -> Loads:
         mine, *others = self._call("loads", self._holder, ACTIVE_SECONDS)
@@ -162,6 +184,9 @@ class RedisLedger:
             raise TurnUnsettled(run, -1)
         self._follow_up([], bodies)
         return DepotKey(snapshot.decode()) or None
+
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        return bool(self._call("retire", policy, unused_seconds))
 
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
@@ -219,6 +244,13 @@ class RedisLedger:
         with told_apart():
             return statuses(self._client, self._keys, op_ids)
 
+    def place(self, op_id: OpId) -> Place | None:
+        answer = self._call("place", op_id)
+        if not answer:
+            return None
+        ahead, elapsed, rung = answer
+        return Place(ahead=ahead, seconds=waits_seconds(ahead, float(elapsed), float(rung)))
+
     def waiting(self, tenant: TenantId) -> int:
         with told_apart():
             return int(cast(bytes | None, self._client.hget(self._keys.tenants, tenant)) or 0)
@@ -226,13 +258,21 @@ class RedisLedger:
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
         limits = self._limits
-        bells, bodies, rung, taken, given_up, gaps, forgotten, results = self._call(
-            "sweep", limits.max_attempts, limits.gap_seconds, limits.keep_seconds, SWEEP_AT_MOST, self._worn_out
+        bells, bodies, rung, taken, given_up, gaps, forgotten, moved, results = self._call(
+            "sweep",
+            limits.max_attempts,
+            limits.gap_seconds,
+            limits.keep_seconds,
+            SWEEP_AT_MOST,
+            self._worn_out,
+            POLICY_SECONDS,
         )
         self._follow_up(bells, bodies)
         for op_id, epoch in zip(results[::2], results[1::2], strict=True):
             self._discard(result_key(OpId(op_id.decode()), int(epoch)))
-        return Swept(rung_again=rung, taken_back=taken, given_up=given_up, gaps_skipped=gaps, forgotten=forgotten)
+        return Swept(
+            rung_again=rung, taken_back=taken, given_up=given_up, gaps_skipped=gaps, forgotten=forgotten, moved=moved
+        )
 
     # -------------------------------------------------------------------------------------------- shared steps
     def _call(self, name: str, *args: Any) -> Any:
@@ -295,10 +335,11 @@ def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[Op
 
 def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
-    head = (here / "rows.lua").read_text()
+    heads = ((here / name).read_text() for name in ("rows.lua", "lines.lua"))
+    head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget"),
+        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
 

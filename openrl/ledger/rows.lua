@@ -2,8 +2,9 @@
 --
 -- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
 --
--- op:<id>      hash    kind tenant once run turn sampler number appended status attempts epoch; while unsettled also
---                      body_at body bell holder rings; when settled also result_at result result_kind failure
+-- op:<id>      hash    kind tenant once run turn sampler number policy appended status attempts epoch; while unsettled
+--                      also body_at body bell holder line (of those that stand in one) rings (once it was rung);
+--                      when settled also result_at result result_kind failure
 --                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it
 -- tenants      hash    tenant -> unsettled ops
@@ -15,6 +16,9 @@
 -- holders      zset    workers by the time their leases lapse
 -- runs:<holder> zset   runs whose lease it has, by the time of their last claim
 -- takers       hash    worker -> the queue whose fresh runs may be placed on it
+-- needed       hash    policy version -> unsettled ops that write or sample it
+-- used         zset    policy versions by the time the last such op settled
+-- retired      zset    policy versions that are deleted or about to be, by the time they were given up
 -- gaps         zset    runs that wait for a missing turn with ops behind it, by the time these became blocked
 -- ready        zset    ids of runnable ops nobody holds, by the time to ring them again
 -- held         zset    ids of held ops, by the time their hold lapses
@@ -92,18 +96,24 @@ local function pass(run, turn)
   end
 end
 
+local leave_line  -- an op's place in its line ends; in lines.lua, as `ready` above is needed there
+
 -- `...` are field-value pairs that tell how the op ended. The row keeps no bell from here on, and no body either, unless
 -- a worker `applied` it to a run: that may have to be done again from the run's last snapshot.
 local function settle(id, status, applied, ...)
   local key = p .. 'op:' .. id
-  local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at')
-  local tenant, run, turn, body_at = row[1], row[2], row[3], row[4]
+  local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'line', 'sampler', 'rings', 'policy')
+  local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[8]
   redis.call('HSET', key, 'status', status, ...)
-  redis.call('HDEL', key, 'bell', 'holder', 'rings')
+  redis.call('HDEL', key, 'bell', 'holder', 'rings', 'line')
   redis.call('ZREM', p .. 'ready', id)
   redis.call('ZREM', p .. 'held', id)
   redis.call('ZADD', p .. 'endings', stamp(now), id)
   if redis.call('HINCRBY', p .. 'tenants', tenant, -1) <= 0 then redis.call('HDEL', p .. 'tenants', tenant) end
+  if policy then
+    if redis.call('HINCRBY', p .. 'needed', policy, -1) <= 0 then redis.call('HDEL', p .. 'needed', policy) end
+    redis.call('ZADD', p .. 'used', stamp(now), policy)
+  end
   if applied and run ~= '' then
     redis.call('ZADD', p .. 'journal:' .. run, turn, id)
   else
@@ -114,6 +124,7 @@ local function settle(id, status, applied, ...)
     redis.call('ZREM', p .. 'turns:' .. run, id)
     pass(run, tonumber(turn))
   end
+  if line then leave_line(line, tenant, row[6] or '', id, row[7]) end
   redis.call('PUBLISH', p .. 'settled', id)
 end
 
@@ -131,6 +142,9 @@ end
 local function bury(holder)
   redis.call('ZREM', p .. 'holders', holder)
   redis.call('HDEL', p .. 'takers', holder)
+  local line = redis.call('HGET', p .. 'brings', holder)
+  if line then redis.call('HDEL', p .. 'slots:' .. line, holder) end
+  redis.call('HDEL', p .. 'brings', holder)
   for _, run in ipairs(redis.call('ZRANGE', p .. 'runs:' .. holder, 0, -1)) do vacate(run, holder) end
 end
 

@@ -1,7 +1,8 @@
 -- ARGV[3] max_attempts  [4] gap_seconds  [5] keep_seconds  [6] most of each kind to put right in one call
--- [7] failure of a worn out op
--- -> bells, bodies, rung again, taken back, given up, gaps skipped, forgotten, (id, epoch) of results to leave the shelf
-local rung, taken, given_up, gaps, forgotten, results = 0, 0, 0, 0, 0, {}
+-- [7] failure of a worn out op  [8] seconds that the use of policy versions is remembered
+-- -> bells, bodies, rung again, taken back, given up, gaps skipped, forgotten, moved in lines,
+-- (id, epoch) of results to leave the shelf
+local rung, taken, given_up, gaps, forgotten, moved, results = 0, 0, 0, 0, 0, 0, {}
 
 local function due(index, since)
   return redis.call('ZRANGEBYSCORE', p .. index, '-inf', stamp(since), 'LIMIT', 0, ARGV[6])
@@ -40,6 +41,11 @@ for _, run in ipairs(due('gaps', now - tonumber(ARGV[4]))) do
   gaps = gaps + 1
 end
 
+for _, line in ipairs(redis.call('SMEMBERS', p .. 'lines')) do
+  audit(line, ARGV[6])
+  moved = moved + move(line)
+end
+
 for _, id in ipairs(due('endings', now - tonumber(ARGV[5]))) do
   local row = redis.call('HMGET', p .. 'op:' .. id, 'once', 'result_at', 'settled_by', 'run')
   if row[4] ~= '' and redis.call('ZSCORE', p .. 'journal:' .. row[4], id) then
@@ -55,4 +61,8 @@ for _, id in ipairs(due('endings', now - tonumber(ARGV[5]))) do
   end
 end
 
-return { bells, bodies, rung, taken, given_up, gaps, forgotten, results }
+for _, index in ipairs({ 'used', 'retired' }) do
+  redis.call('ZREMRANGEBYSCORE', p .. index, '-inf', stamp(now - tonumber(ARGV[8])))
+end
+
+return { bells, bodies, rung, taken, given_up, gaps, forgotten, moved, results }

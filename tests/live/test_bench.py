@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from living import Server
 
+from openrl.catalog.repository import Catalog
+from openrl.models import tiny
+
 BENCH = Path(__file__).parents[2] / "bench"
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -32,6 +35,16 @@ def test_jobs_does_the_same_work_on_both_sides(server: Server, tmp_path: Path) -
         assert figures[f"busy_{jobs}"] > 0
 
 
+def test_flood_times_one_tenant_beside_anothers_samples(server: Server, tmp_path: Path) -> None:
+    catalog = Catalog(f"sqlite:///{server.home / 'catalog.db'}")
+    _, key = catalog.create_key("a flooding tenant")
+    catalog.close()
+    figures = bench(server, "flood.py", tmp_path / "flood.json", "--flooding-key", key)
+    names = ("idle_p50_ms", "idle_p95_ms", "p50_ms", "p95_ms", "round_ms", "p95_ratio", "rows_per_step", "queued_per_s")
+    assert all(figures[f"flood_{name}"] > 0 for name in names if name != "p95_ratio")
+    assert "flood_p95_ratio" in figures
+
+
 def test_crowd_leaves_its_runs_and_comes_again(server: Server, tmp_path: Path) -> None:
     figures = bench(server, "crowd.py", tmp_path / "crowd.json")
     trips = ("forward_backward", "optim_step", "save", "sample")
@@ -42,3 +55,15 @@ def test_crowd_leaves_its_runs_and_comes_again(server: Server, tmp_path: Path) -
 def test_reward_scores_rightly_alone_together_and_in_a_crowd(server: Server, tmp_path: Path) -> None:
     figures = bench(server, "reward.py", tmp_path / "reward.json")  # it checks every score itself
     assert all(figures[key] > 0 for key in ("p50_ms", "p95_ms", "crowd_p95_ms", "scores_per_s"))
+
+
+def test_sample_serves_the_same_asks_on_every_side(tmp_path: Path) -> None:
+    report, model = tmp_path / "sample.json", tmp_path / "tiny"
+    tiny.make(model)
+    command = [sys.executable, str(BENCH / "sample.py"), "--quick", "--threads", "1", "--json", str(report)]
+    command += ["--model", str(model)]
+    subprocess.run(command, check=True, capture_output=True, timeout=280)
+    figures = json.loads(report.read_text())["figures"]
+    for name in ("static", "serial", "cb", "adapters"):
+        assert figures[f"{name}_ratio_tiny"] > 0
+    assert figures["ttft_idle_ms_tiny"] > 0 and figures["ttft_p50_ms_tiny"] <= figures["ttft_p95_ms_tiny"]

@@ -57,7 +57,7 @@ async def _retrieve(request: Request) -> Response:
 
 
 def _queue_state(services: Services, record: Record) -> dict[str, str]:
-    why = services.why_waiting(record.queue) if record.status is Status.WAITING else None
+    why = services.why_waiting(record) if record.status is Status.WAITING else None
     if why is None:
         return {"queue_state": "active"}
     return {"queue_state": "paused_capacity", "queue_state_reason": why}
