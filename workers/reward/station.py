@@ -7,6 +7,8 @@ from pathlib import Path
 
 from openrl.config import Settings
 from openrl.domain.errors import SettingInvalid
+from workers.reward.catalogue import Listing
+from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.nursery import Nursery
 from workers.reward.work import RewardWork
 from workers.station import Station, step
@@ -20,12 +22,16 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> None:
         nursery = Nursery(settings.worker.sandbox)
         closing.callback(nursery.close)
         _require_hidden(settings.home, nursery.readable)
-    log.info("sandbox level: %s", nursery.level, extra={"action": "start"})
-    for name, why in nursery.listing.broken.items():
-        log.error("reward function %s could not be loaded: %s", name, why, extra={"action": "start"})
+    _tell(nursery.level, nursery.listing)
     work = RewardWork(nursery, max_attempts=settings.ledger.max_attempts)
     closing.callback(work.close)
     here.works["reward"] = work
+
+
+def _tell(level: Level, listing: Listing) -> None:
+    log.info("sandbox level: %s", level, extra={"action": "start"})
+    for name, why in listing.broken.items():
+        log.error("reward function %s could not be loaded: %s", name, why, extra={"action": "start"})
 
 
 def _require_hidden(home: Path, readable: Iterable[Path]) -> None:

@@ -140,6 +140,7 @@ def test_a_child_that_died_idle_is_replaced(work: RewardWork) -> None:
     assert work(held("exact", ["b"], [{"answer": "b"}])).values == (1.0,)
 
 
+@pytest.mark.live
 def test_killed_zygotes_are_replaced() -> None:
     before = set(psutil.Process().children())
     nursery = Nursery()

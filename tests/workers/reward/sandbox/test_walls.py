@@ -28,7 +28,8 @@ Path("/proc/sys/user/max_user_namespaces").write_text("0")
 
 
 def contained(code: str) -> str:
-    nursery_of(Level.STRONG).close()  # else there is no such place to be made here
+    if why := walls.lacking(Level.STRONG):
+        pytest.skip(f"no such place can be made here: {why}")
     start = f"import os\n{CONTAINED}\npid = os.fork()\nif pid:\n    os._exit(os.waitpid(pid, 0)[1] >> 8)\n{code}"
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
