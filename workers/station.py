@@ -42,6 +42,7 @@ class Station:
     keeper: Keeper
     works: dict[str, Work] = field(default_factory=dict)
     use: Callable[[], DeviceUse] | None = None  #: tells how busy the device is, where there is one
+    broken: int = 0  #: exit status of a process that can do no more work; 0: it can
 
     @property
     def train_work(self) -> Work:
