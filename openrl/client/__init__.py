@@ -3,6 +3,7 @@
 from openrl.client.client import Client
 from openrl.client.errors import ClientError, KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
 from openrl.client.headers import FULL_RUN_HEADERS
+from openrl.client.scores import Score
 
 __all__ = [
     "FULL_RUN_HEADERS",
@@ -10,6 +11,7 @@ __all__ = [
     "ClientError",
     "KeyMissing",
     "RequestRefused",
+    "Score",
     "ServiceUnreachable",
     "WorkFailed",
 ]

@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx
 
 from openrl.client.errors import KeyMissing, WorkFailed
+from openrl.client.scores import Score, scores_of
 from openrl.client.transport import Transport
 
 DEFAULT_URL: Final = "http://127.0.0.1:8000"
@@ -46,6 +47,16 @@ class Client:
         """One score per text, by the reward function of that name. `contexts` (one per text) and `params` (for all) are
         what the function looks at besides; values that are no strings travel as JSON text. Raises RequestRefused,
         WorkFailed, ServiceUnreachable."""
+        return [score.value for score in self.score_in_parts(reward, texts, contexts, params)]
+
+    def score_in_parts(
+        self,
+        reward: str,
+        texts: Sequence[str],
+        contexts: Sequence[Mapping[str, object]] | None = None,
+        params: Mapping[str, object] | None = None,
+    ) -> list[Score]:
+        """The same, with what the function measured on the way and what it says to people."""
         if not texts:
             return []
         request = {
@@ -56,7 +67,7 @@ class Client:
             "params": _as_text(params or {}),
         }
         op_id = self._transport.send("POST", "/openrl/v1/score", json=request)["op_id"]
-        return [float(value) for value in self._result(op_id)["values"]]
+        return scores_of(self._result(op_id))
 
     def close(self) -> None:
         self._transport.close()

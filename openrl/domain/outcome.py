@@ -79,7 +79,8 @@ class Sampled:
 class Scores:
     kind: ClassVar[str] = "scores"
     values: tuple[float, ...]
-    info: tuple[dict[str, str], ...] = field(default=())
+    info: tuple[dict[str, str], ...] = field(default=())  #: for people; one for each value, or none at all
+    parts: tuple[dict[str, float], ...] = field(default=())  #: what a value is made of; likewise
 
 
 Result = RunCreated | WeightsLoaded | BatchResult | StepResult | WeightsSaved | Sampled | Scores

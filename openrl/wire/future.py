@@ -70,7 +70,7 @@ def result_fields(kind: str, result: Result) -> dict[str, Any]:
         case WeightsSaved():
             return {"type": "save_weights", "path": result.path}
         case Scores():
-            return {"values": list(result.values), "info": list(result.info)}
+            return {"values": list(result.values), "info": list(result.info), "parts": list(result.parts)}
         case _:
             raise AssertionError(f"{type(result).__name__} travels as protobuf")
 

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 import openrl
-from openrl.client import KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
+from openrl.client import KeyMissing, RequestRefused, Score, ServiceUnreachable, WorkFailed
+from openrl.client.scores import scores_of
 from openrl.gateway.doubles import toy_gateway
 
 
@@ -36,6 +37,17 @@ def test_texts_are_scored(gateway, client):
     assert sent.contexts == ({"answer": "42"}, {})
     assert sent.params == {"strict": "true", "mode": "x"}
     assert client.score("length", []) == []
+
+
+def test_scores_come_with_their_parts_where_there_are_any():
+    result = {"values": [1, 0.5], "parts": [{"rows": 1.0}, {}], "info": [{}, {"error": "x"}]}
+    assert scores_of(result) == [Score(1.0, {"rows": 1.0}), Score(0.5, {}, {"error": "x"})]
+    assert scores_of({"values": [1], "parts": [], "info": []}) == scores_of({"values": [1]}) == [Score(1.0)]
+
+
+def test_texts_are_scored_in_parts(client):
+    assert client.score_in_parts("length", ["a", "bcd"]) == [Score(1.0), Score(3.0)]
+    assert client.score_in_parts("length", []) == []
 
 
 def test_each_call_is_a_new_request(gateway, client):
