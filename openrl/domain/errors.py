@@ -225,6 +225,34 @@ class WornOut(CallerError):
         return f"given up after {self.args[0]} attempts: each time the worker stopped before it finished"
 
 
+class MemberUnknown(NotFoundError):
+    """An op is to wait for one that is not there (any more), or is another tenant's."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+
+    def __str__(self) -> str:
+        return f"after: no request {self.args[0]!r}; name requests that were sent before and have not expired"
+
+
+class MemberFailed(CallerError):
+    """An op that this one waited for failed. Facts: the op, and what it failed with."""
+
+    def __init__(self, op: str, why: str) -> None:
+        super().__init__(op, why)
+
+    def __str__(self) -> str:
+        return f"request {self.args[0]}, which this one waited for, failed: {self.args[1]}"
+
+
+class BatchNotFound(NotFoundError):
+    def __init__(self, batch: str) -> None:
+        super().__init__(batch)
+
+    def __str__(self) -> str:
+        return f"batch_id: no batch of rollouts {self.args[0]!r}; batches expire some time after they ended"
+
+
 class OpCancelled(CallerError):
     def __init__(self) -> None:
         super().__init__()
@@ -237,11 +265,17 @@ class OpCancelled(CallerError):
 class TooManyWaiting(PassingError):
     """The tenant's bound on waiting operations is reached."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
+    def __init__(self, limit: int, waiting: int | None = None, wanted: int = 1) -> None:
+        super().__init__(limit, waiting, wanted)
 
     def __str__(self) -> str:
-        return f"{self.args[0]} requests are waiting already; retry when some have finished"
+        limit, waiting, wanted = self.args
+        if waiting is None:
+            return f"{limit} requests are waiting already; retry when some have finished"
+        return (
+            f"{waiting} requests are waiting already and this would add {wanted}, but at most {limit} may wait; "
+            "retry when some have finished, or send fewer at once"
+        )
 
 
 class WeightsNotArrived(PassingError):
