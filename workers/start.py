@@ -109,6 +109,7 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
 def _run_reward(app: Celery, settings: Settings) -> None:
     """Prefork: each child opens a station of its own; the parent only announces and sweeps."""
     from workers.reward import tasks as reward_tasks
+    from workers.reward.groups import Groups
     from workers.reward.work import RewardWork
 
     reward_tasks.register(app)
@@ -116,7 +117,7 @@ def _run_reward(app: Celery, settings: Settings) -> None:
 
     def open_child(**_: object) -> None:
         child = closing.enter_context(opened(settings, ringer(app)))
-        child.works["reward"] = RewardWork()
+        child.works["reward"] = Groups(RewardWork(), child.ledger.read)
 
     signals.worker_process_init.connect(open_child, weak=False)
     processes = settings.worker.reward_processes

@@ -21,6 +21,7 @@ class Batch:
     note: bytes = b""  #: whatever its maker wants to find again
     created: float = 0.0  #: on the ledger's clock
     appended: int = 0  #: ops
+    unsettled: int = 0  #: of those
     groups_settled: int = 0
     cancelled: bool = False
     sums: dict[str, float] = field(default_factory=dict)  #: what its groups' results added up to
@@ -31,6 +32,10 @@ class Batch:
         """Whether no op of it is to come."""
         return self.cancelled or self.appended >= self.ops
 
+    @property
+    def over(self) -> bool:
+        return self.whole and self.unsettled == 0
+
 
 @dataclass(slots=True)
 class Kept:
@@ -39,15 +44,15 @@ class Kept:
     batch: Batch
     last: float
     reserved: int = 0
-    unsettled: int = 0
     order: list[OpId] = field(default_factory=list)
 
     def note_appended(self, now: float) -> None:
-        self.batch = replace(self.batch, appended=self.batch.appended + 1)
-        self.unsettled, self.last = self.unsettled + 1, now
+        self.batch = replace(self.batch, appended=self.batch.appended + 1, unsettled=self.batch.unsettled + 1)
+        self.last = now
 
     def note_settled(self, now: float) -> None:
-        self.unsettled, self.last = self.unsettled - 1, now
+        self.batch = replace(self.batch, unsettled=self.batch.unsettled - 1)
+        self.last = now
 
     def end_group(self, op: OpId, error: str | None, sums: Sums | None) -> None:
         self.order.append(op)
@@ -68,7 +73,7 @@ class Kept:
 
     def ends(self, keep_seconds: float) -> float | None:
         """When it expires; None where an op of it is under way."""
-        return None if self.unsettled > 0 else self.last + keep_seconds
+        return None if self.batch.unsettled > 0 else self.last + keep_seconds
 
 
 def _added(before: dict[str, float], sums: Sums) -> dict[str, float]:

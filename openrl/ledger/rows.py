@@ -87,6 +87,7 @@ def read_batch(batch: BatchId, fields: dict[bytes, bytes]) -> Batch:
         note=fields[b"note"],
         created=float(fields[b"created"]),
         appended=int(fields[b"appended"]),
+        unsettled=int(fields[b"unsettled"]),
         groups_settled=int(fields[b"groups_settled"]),
         cancelled=b"cancelled" in fields,
         sums={name[2:]: float(value) for name, value in counts.items() if name.startswith("t:")},

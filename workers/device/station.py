@@ -18,6 +18,7 @@ from workers.expiry import expire, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
+from workers.sample.rollouts import Renderer, RollOuts
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
 from workers.sample.work import SampleWork
@@ -53,7 +54,7 @@ def equip(
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
     if sampler is not None:
-        here.works["sample"] = SampleWork(sampler, loop)
+        here.works["sample"] = RollOuts(SampleWork(sampler, loop), renderer_of(source))
         closing.callback(sampler.close)
     loop.start()
     closing.callback(loop.stop)
@@ -89,6 +90,12 @@ def load(source: str, settings: Settings, member: "Member | None" = None, engine
 def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
     expire(catalog, here.depot)
     release(catalog, here.ledger, here.depot, settings.retention)
+
+
+def renderer_of(source: str) -> Renderer:
+    from transformers import AutoTokenizer
+
+    return Renderer(AutoTokenizer.from_pretrained(source))
 
 
 def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> Copies:

@@ -6,7 +6,7 @@ from typing import Final
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import OpId
-from openrl.domain.op import RewardOp
+from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Scores
 from openrl.ledger.port import Held
 from workers.reward import functions
@@ -19,7 +19,7 @@ OP_SECONDS: Final = 20.0
 
 class RewardWork:
     def __call__(self, held: Held) -> Scores:
-        assert isinstance(held.op, RewardOp)
+        assert isinstance(held.op, RewardOp) and isinstance(held.op.action, ScoreTexts)
         action = held.op.action
         score = functions.find(action.reward)
         pairs = zip(action.texts, action.contexts, strict=True)
