@@ -140,7 +140,7 @@ def ledger_hop(redis_url: str, count: int) -> list[float]:
         op_id = OpId(uuid.uuid4().hex)
         ledger.append(
             RewardOp(id=op_id, tenant=TenantId("bench"), action=action),
-            Bell(op=op_id, queue="q", task="t", summary=""),
+            Bell(op=op_id, queue="q", task="t", summary="", line="bench"),
         )
         held = ledger.claim(op_id)
         assert held is not None

@@ -273,7 +273,7 @@ def test_any_history_keeps_lines_fair_and_moving(client):
     run_state_machine_as_test(
         lambda: Lines(client),
         settings=settings(
-            max_examples=40,
+            max_examples=25,
             stateful_step_count=40,
             deadline=None,
             database=None,

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from living import Server
 
+from openrl.catalog.repository import Catalog
+
 BENCH = Path(__file__).parents[2] / "bench"
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -30,6 +32,16 @@ def test_jobs_does_the_same_work_on_both_sides(server: Server, tmp_path: Path) -
         assert figures[f"trained_tokens_{jobs}"] == figures[f"ref_trained_tokens_{jobs}"] == jobs * of_a_job * 31
         assert figures[f"ratio_steps_per_s_{jobs}"] > 0
         assert figures[f"busy_{jobs}"] > 0
+
+
+def test_flood_times_one_tenant_beside_anothers_samples(server: Server, tmp_path: Path) -> None:
+    catalog = Catalog(f"sqlite:///{server.home / 'catalog.db'}")
+    _, key = catalog.create_key("a flooding tenant")
+    catalog.close()
+    figures = bench(server, "flood.py", tmp_path / "flood.json", "--flooding-key", key)
+    names = ("idle_p50_ms", "idle_p95_ms", "p50_ms", "p95_ms", "round_ms", "p95_ratio", "rows_per_step", "queued_per_s")
+    assert all(figures[f"flood_{name}"] > 0 for name in names if name != "p95_ratio")
+    assert "flood_p95_ratio" in figures
 
 
 def test_crowd_leaves_its_runs_and_comes_again(server: Server, tmp_path: Path) -> None:

@@ -194,19 +194,31 @@ def test_samples_under_way_at_a_killed_sample_worker_all_end_once(samplers: Serv
     ask(0, tokens=1).result()
     asked = [ask(seed) for seed in range(100)]
     with redis.Redis.from_url(samplers.status["broker"]) as client:
-        wait_for("both to be at work", lambda: len(holders(client)) == 2)
-        samplers.kill("sample worker")
+        wait_for("both to be at work", lambda: len(held(client)) > 60 and len(set(held(client).values())) == 2)
+        pid = samplers.pid("sample worker")
+        dead = worker_of(client, pid)
+        orphans = {op_id for op_id, holder in held(client).items() if holder == dead}
+        os.kill(pid, signal.SIGKILL)
+        wait_for("the other one to take over", lambda: any(held(client).get(op_id, dead) != dead for op_id in orphans))
         answers = [list(each.result(120).sequences[0].tokens) for each in asked]
-        statuses = Counter(client.hget(key, "status") for key in client.scan_iter("openrl:op:*"))
+        rows = {key: client.hgetall(key) for key in client.scan_iter("openrl:op:*")}
     assert {len(tokens) for tokens in answers} == {400}
     assert len(set(map(tuple, answers))) == 100, "each has its own seed"
-    assert statuses == {b"done": 101}
+    assert Counter(row[b"status"] for row in rows.values()) == {b"done": 101}
+    assert all(row[b"settled_by"] == row[b"epoch"] == row[b"attempts"] for row in rows.values())
+    again = {key.removeprefix(b"openrl:op:") for key, row in rows.items() if row[b"attempts"] != b"1"}
+    assert again and again <= orphans, "only what the dead one held was done again"
 
 
-def holders(client: redis.Redis) -> set[bytes]:
-    """Who holds ops now."""
-    found = (client.hget(b"openrl:op:" + op_id, "holder") for op_id in client.zrange("openrl:held", 0, -1))
-    return {holder for holder in found if isinstance(holder, bytes)}
+def held(client: redis.Redis) -> dict[bytes, bytes]:
+    """Who holds which op now."""
+    found = {op_id: client.hget(b"openrl:op:" + op_id, "holder") for op_id in client.zrange("openrl:held", 0, -1)}
+    return {op_id: holder for op_id, holder in found.items() if isinstance(holder, bytes)}
+
+
+def worker_of(client: redis.Redis, pid: int) -> bytes:
+    """The worker in that process."""
+    return next(worker.id for worker in RedisRoster(client).workers() if worker.pid == pid).encode()
 
 
 # ------------------------------------------------------------------------------------------------ base models
@@ -281,17 +293,22 @@ def test_one_start_serves_several_base_models(tmp_path: Path, other_model: Path)
             here, there = pool.map(lambda model: losses_of(service, model), ("tiny", "org/small"))
         assert here[-1] < here[0] and there[-1] < there[0]
         assert there[0] != pytest.approx(here[0], rel=1e-2)
-        for model, vocabulary in (("tiny", 512), (other, 300)):
+        for model, vocabulary, tokens in (("tiny", 512, 64), (other, 300, 48)):
             sampler = service.create_sampling_client(base_model=model).result()
-            params = tinker.SamplingParams(max_tokens=64, seed=1, stop=[])
+            params = tinker.SamplingParams(max_tokens=tokens, seed=1, stop=[])
             (sequence,) = sampler.sample(tinker.ModelInput.from_ints([11]), 1, params).result().sequences
-            assert len(sequence.tokens) == 64 and max(sequence.tokens) < vocabulary
-        lines = subprocess.run(
-            [sys.executable, "-m", "openrl.cli.main", "status", "--data-dir", str(home)], capture_output=True, text=True
-        ).stdout
-        assert f"serves tiny, {other}, pid" in lines
+            assert len(sequence.tokens) == tokens and max(sequence.tokens) < vocabulary
+        work = {"tiny": (64, 10), other: (48, 10)}  #: tokens drawn, verbs trained
+        wait_for(f"each worker to have done its own model's work alone: {work}", lambda: done(server) == work)
     finally:
         server.stop()
+
+
+def done(server: Server) -> dict[str, tuple[int, int]]:
+    """Tokens drawn, and batches and optimizer steps carried out, by the worker of each base model."""
+    with redis.Redis.from_url(server.status["broker"]) as client:
+        workers = [(worker.cards[0].name, worker.use) for worker in RedisRoster(client).workers() if worker.use]
+    return {model: (use.sample.tokens, use.train.passes) for model, use in workers}
 
 
 def test_a_run_on_a_listed_model_waits_for_its_worker_and_is_checked_there(tmp_path: Path, other_model: Path) -> None:
