@@ -176,7 +176,9 @@ def _announce_and_sweep(
     )
 
     def announce() -> None:
-        roster.announce(replace(info, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS)
+        roster.announce(
+            replace(info, rewards=here.rewards, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS
+        )
 
     def start_tickers(**_: object) -> None:
         announce()

@@ -239,6 +239,34 @@ class WornOut(CallerError):
         return f"given up after {self.args[0]} attempts: each time the worker stopped before it finished"
 
 
+class MemberUnknown(NotFoundError):
+    """An op is to wait for one that is not there (any more), or is another tenant's."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+
+    def __str__(self) -> str:
+        return f"after: no request {self.args[0]!r}; name requests that were sent before and have not expired"
+
+
+class MemberFailed(CallerError):
+    """An op that this one waited for failed. Facts: the op, and what it failed with."""
+
+    def __init__(self, op: str, why: str) -> None:
+        super().__init__(op, why)
+
+    def __str__(self) -> str:
+        return f"request {self.args[0]}, which this one waited for, failed: {self.args[1]}"
+
+
+class BatchNotFound(NotFoundError):
+    def __init__(self, batch: str) -> None:
+        super().__init__(batch)
+
+    def __str__(self) -> str:
+        return f"batch_id: no batch of rollouts {self.args[0]!r}; batches expire some time after they ended"
+
+
 class OpCancelled(CallerError):
     def __init__(self) -> None:
         super().__init__()
@@ -256,6 +284,20 @@ class TooManyWaiting(PassingError):
 
     def __str__(self) -> str:
         return f"{self.args[0]} requests are waiting already; retry when some have finished"
+
+
+class NoRoomForBatch(PassingError):
+    """A batch would pass the tenant's bound. Facts: the bound, how many operations wait, and how many would come."""
+
+    def __init__(self, limit: int, waiting: int, wanted: int) -> None:
+        super().__init__(limit, waiting, wanted)
+
+    def __str__(self) -> str:
+        limit, waiting, wanted = self.args
+        return (
+            f"{waiting} requests are waiting already and this would add {wanted}, but at most {limit} may wait; "
+            "retry when some have finished, or send fewer at once"
+        )
 
 
 class WeightsNotArrived(PassingError):

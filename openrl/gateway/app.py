@@ -12,6 +12,7 @@ from openrl.gateway.routes import (
     checkpoints,
     futures,
     models,
+    rollouts,
     sampling,
     scores,
     service,
@@ -37,6 +38,7 @@ def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
     app = FastAPI(title="OpenRL", lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     app.add_middleware(KeyCheck)
     faults.install(app)
-    for noun in (service, sessions, models, weights, training, sampling, futures, checkpoints, scores, workers):
+    tinkers = (service, sessions, models, weights, training, sampling, futures, checkpoints)
+    for noun in (*tinkers, scores, rollouts, workers):
         app.include_router(noun.router)
     return app

@@ -20,6 +20,7 @@ from workers.expiry import expire, prune, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
+from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
 from workers.sample.torch.trial import check_decoding
@@ -56,7 +57,7 @@ def equip(
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
     if sampler is not None:
-        here.works["sample"] = SampleWork(sampler, loop.wake)
+        here.works["sample"] = RollOuts(SampleWork(sampler, loop.wake), renderer_of(source))
     loop.start()
     closing.callback(loop.stop)
     if trainer is not None:

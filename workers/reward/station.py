@@ -8,9 +8,10 @@ from pathlib import Path
 from openrl.config import Settings
 from openrl.domain.errors import SettingInvalid
 from workers.reward.catalogue import Listing
+from workers.reward.groups import Groups
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.nursery import Nursery
-from workers.reward.work import RewardWork
+from workers.reward.work import OP_SECONDS, RewardWork
 from workers.station import Station, step
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,8 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> None:
     _tell(nursery.level, nursery.listing)
     work = RewardWork(nursery, max_attempts=settings.ledger.max_attempts)
     closing.callback(work.close)
-    here.works["reward"] = work
+    here.rewards = tuple(sorted(nursery.listing.functions))
+    here.works["reward"] = Groups(work, here.ledger.read, group_seconds=OP_SECONDS)
 
 
 def _tell(level: Level, listing: Listing) -> None:

@@ -34,10 +34,10 @@ class RewardWork:
         self._draining = False
 
     def __call__(self, held: Held) -> Scores:
-        assert isinstance(held.op, RewardOp)
+        assert isinstance(held.op, RewardOp) and isinstance(held.op.action, ScoreTexts)
         declared = self._declared(held.op.action.reward)
         try:
-            with self._grading(held.op, declared) as grading:
+            with self._grading(held.op, held.op.action, declared) as grading:
                 results = self._results(grading, declared, held.op.action)
         except GraderFailed as error:
             log.warning("%s", error, extra={"action": "score", "op": held.op.id, "attempt": held.attempt})
@@ -71,9 +71,9 @@ class RewardWork:
         return listing.functions[name]
 
     @contextmanager
-    def _grading(self, op: RewardOp, declared: Declared) -> Iterator[Grading]:
+    def _grading(self, op: RewardOp, action: ScoreTexts, declared: Declared) -> Iterator[Grading]:
         with self._pool.lent(reusable=not declared.executes) as child:
-            grading = Grading(self._nursery, child, declared, op.action)
+            grading = Grading(self._nursery, child, declared, action)
             with self._lock:
                 if self._draining:
                     raise Draining

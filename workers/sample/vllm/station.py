@@ -22,6 +22,7 @@ from workers.admission import Admitted
 from workers.card import card_of
 from workers.device.policies import policy_source
 from workers.model.devices import choose_device, choose_dtype
+from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.engine import SampleEngine
 from workers.sample.vllm.facts import Facts, facts_of
@@ -72,7 +73,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
         trains=False,
         samples=True,
     )
-    here.works["sample"] = Admitted(SampleWork(engine), card)
+    here.works["sample"] = Admitted(RollOuts(SampleWork(engine), renderer_of(source)), card)
     return card
 
 
