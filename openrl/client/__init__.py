@@ -1,15 +1,40 @@
 """OpenRL's own Python client: what the service offers beyond the Tinker API. Needs httpx and nothing of the server."""
 
-from openrl.client.client import Client
-from openrl.client.errors import ClientError, KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
+from openrl.client.client import AsyncClient, Client
+from openrl.client.datums import to_datums
+from openrl.client.errors import (
+    BatchFailed,
+    ClientError,
+    KeyMissing,
+    RequestRefused,
+    ServiceUnreachable,
+    TinkerMissing,
+    WorkFailed,
+)
+from openrl.client.groups import BatchState, Dropped, Group, RewardSummary, Rollout, Timings
 from openrl.client.headers import FULL_RUN_HEADERS
+from openrl.client.request import Prompt, Reward
+from openrl.client.rollouts import Batch
 
 __all__ = [
     "FULL_RUN_HEADERS",
+    "AsyncClient",
+    "Batch",
+    "BatchFailed",
+    "BatchState",
     "Client",
     "ClientError",
+    "Dropped",
+    "Group",
     "KeyMissing",
+    "Prompt",
     "RequestRefused",
+    "Reward",
+    "RewardSummary",
+    "Rollout",
     "ServiceUnreachable",
+    "Timings",
+    "TinkerMissing",
     "WorkFailed",
+    "to_datums",
 ]

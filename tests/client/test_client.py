@@ -1,3 +1,4 @@
+import asyncio
 import pickle
 import subprocess
 import sys
@@ -6,20 +7,7 @@ import httpx
 import pytest
 
 import openrl
-from openrl.client import KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
-from openrl.gateway.doubles import toy_gateway
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory):
-    with toy_gateway(tmp_path_factory.mktemp("gateway")) as up:
-        yield up
-
-
-@pytest.fixture
-def client(gateway):
-    with openrl.Client(gateway.url, gateway.key) as client:
-        yield client
+from openrl.client import BatchFailed, KeyMissing, RequestRefused, ServiceUnreachable, TinkerMissing, WorkFailed
 
 
 def test_the_client_needs_nothing_of_the_servers():
@@ -98,6 +86,16 @@ def test_a_restart_of_the_server_is_not_noticed(gateway):
     assert len(gateway.worker.seen) == before + 1
 
 
+def test_a_client_that_does_not_block_scores_the_same(gateway):
+    async def scored():
+        async with openrl.AsyncClient(gateway.url, gateway.key) as client:
+            with pytest.raises(RequestRefused, match="contexts: has 1 entries"):
+                await client.score("length", ["a", "b"], contexts=[{}])
+            return await client.score("length", ["a", "bcd"]), await client.score("length", [])
+
+    assert asyncio.run(scored()) == ([1.0, 3.0], [])
+
+
 def test_patience_has_an_end():
     nowhere = openrl.Client("http://127.0.0.1:9", "tml-x", patience_seconds=0.2)
     with nowhere, pytest.raises(ServiceUnreachable, match="did not answer"):
@@ -110,5 +108,7 @@ def test_errors_survive_pickling():
         WorkFailed("E", "m", "user"),
         ServiceUnreachable("u", 1.0, "x"),
         KeyMissing(),
+        BatchFailed("b", {"E": 2}),
+        TinkerMissing(),
     ):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
