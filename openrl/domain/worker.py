@@ -46,6 +46,6 @@ class WorkerInfo:
     host: str
     pid: int
     cards: tuple[ModelCard, ...] = field(default=())  #: of the base models it serves; none for rewards
-    slots: int  #: ops it works on at once
+    slots: int  #: ops it may hold at once
     started_at: datetime
     use: DeviceUse | None = None  #: as of the announcement; None without a device

@@ -95,6 +95,7 @@ class MemoryLedger:
             self._joins.enter(op.id, members, (each for each in members if self._rows[each].status not in SETTLED))
             failed = next((each for each in members if self._rows[each].status is Status.FAILED), None)
             if failed is not None and self._fails_with(row):
+                row.bell = replace(bell, line="")  # which it never comes to
                 self._settle(row, failure=self._failure_through(failed))
             elif not isinstance(op, TrainOp):
                 self._line_up(row)

@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
 MEMBERS_AT_MOST: Final = 10_000  #: of joins, that one sweep looks at
-PIPED: Final = 200  #: calls in one round trip, where there are many
+PIPED: Final = 50  #: calls in one round trip, where there are many: others wait until all of them are through
 _READ_FIELDS: Final = (
     "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by", "bell",
     "label",

@@ -177,16 +177,20 @@ class Scene:
         )
         return self.ledger.open_batch(batch)
 
-    def group(self, number: int, batch: str = "b", tenant: str = "anna") -> tuple[OpId, OpId]:
-        """The two ops of a group of a batch, appended."""
+    def group(
+        self, number: int, batch: str = "b", tenant: str = "anna", *, lines: tuple[str, str] = ("", "")
+    ) -> tuple[OpId, OpId]:
+        """The two ops of a group of a batch, appended, each with its line."""
         owner, of = TenantId(tenant), BatchId(batch)
         prompt = Tensor(dtype=DType.INT32, shape=(1,), data=bytes(4))
         action = Sample(base_model="m", policy=None, prompt=prompt, num_samples=1, params=SamplingParams(max_tokens=1))
         sample, reward = OpId(f"{batch}.{number}.sample"), OpId(f"{batch}.{number}.reward")
-        self.append(SampleOp(id=sample, tenant=owner, sampler=SamplerId(batch), number=number, action=action, batch=of))
+        sampled = SampleOp(id=sample, tenant=owner, sampler=SamplerId(batch), number=number, action=action, batch=of)
+        self.append(sampled, lines[0])
         scores = ScoreGroup(of=sample, samples=2, rewards=(RewardPart(name="exact"),))
         after = After(ops=(sample,), on_failure=OnFailure.RUN)
-        self.append(RewardOp(id=reward, tenant=owner, action=scores, after=after, batch=of, label=f"prompt {number}"))
+        graded = RewardOp(id=reward, tenant=owner, action=scores, after=after, batch=of, label=f"prompt {number}")
+        self.append(graded, lines[1])
         return sample, reward
 
     def claim(self, op_id: OpId) -> Held:

@@ -7,6 +7,7 @@ from openrl.domain.ids import BatchId, TenantId
 from openrl.domain.op import Status
 from openrl.domain.outcome import StepResult, failure_of
 from openrl.domain.rollout import Dropped, Grade, Graded
+from openrl.ledger.port import Brings
 
 ANNA, B = TenantId("anna"), BatchId("b")
 
@@ -180,7 +181,38 @@ def test_nothing_is_left_in_redis_of_a_batch_that_expired(redis_scene, client):
 
 
 def test_many_ops_go_in_and_out_together(scene):
-    scene.open_batch(500)
-    ops = [op for number in range(500) for op in scene.group(number)]
+    scene.open_batch(120)
+    ops = [op for number in range(120) for op in scene.group(number)]
     scene.ledger.cancel_all([*ops, "unknown"], OpCancelled())
-    assert len(scene.ledger.settled_in(B, 0, 1000)) == 500
+    assert len(scene.ledger.settled_in(B, 0, 1000)) == 120
+
+
+def test_a_single_rollout_passes_another_tenants_flood_at_both_lines(scene):
+    lines = ("samples", "rewards")
+    for line in lines:
+        scene.for_worker(line).stay("", Brings(line=line, slots=8))
+    scene.open_batch(300)
+    flood = [scene.group(number, lines=lines) for number in range(300)]
+    for sample, _ in flood[:8]:
+        scene.finish(sample)
+    scene.bells()
+    scene.open_batch(1, "single", "bert")
+    sample, reward = scene.group(0, "single", "bert", lines=lines)
+    assert scene.bells() == [sample]
+    scene.finish(sample)
+    assert reward in scene.bells(), "though some of the flood's rewards stand"
+    assert scene.ledger.claim(flood[7][1]) is None
+
+
+def test_batches_of_a_tenant_take_turns(scene):
+    scene.ledger.stay("", Brings(line="samples", slots=2))
+    for name in ("b", "c"):
+        scene.open_batch(3, name)
+    first = [scene.group(number, "b", lines=("samples", ""))[0] for number in range(3)]
+    second = [scene.group(number, "c", lines=("samples", ""))[0] for number in range(3)]
+    order = []
+    for _ in range(6):
+        (rung,) = [op for op in scene.bells() if op.endswith("sample")]
+        order.append(rung)
+        scene.finish(rung)
+    assert order == [first[0], first[1], second[0], first[2], second[1], second[2]]

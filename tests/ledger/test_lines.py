@@ -168,6 +168,17 @@ def test_with_fewer_slots_than_ops_out_nobody_is_rung_until_there_are_free_ones(
     assert scene.bells() == [ops[10]]
 
 
+def test_who_comes_behind_an_op_in_line_does_not_overtake_it(scene):
+    scene.ledger.stay("", Brings(line=LINE, slots=2))
+    ops = flood(scene, 3)
+    assert scene.bells() == ops[:1]
+    scene.ledger.leave()
+    late = flood(scene, 1, first=3)
+    assert scene.bells() == [], "though there are more slots now that nobody listens"
+    assert scene.ledger.sweep().moved == 3
+    assert scene.bells() == ops[1:] + late
+
+
 def test_rewards_stand_in_a_line_of_their_own(served):
     flood(served, 6)
     served.bells()

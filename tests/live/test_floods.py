@@ -1,19 +1,24 @@
 """A tenant that queues more than a worker can do, and another one that asks for a little."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
-import tinker
 from living import Server, wait_for
 
 from openrl.catalog.repository import Catalog
 from openrl.domain.worker import Role
 from openrl.ledger.roster import RedisRoster
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+from flood import Tenant
+from rig import Served
+
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
-FLOOD = 600
+FLOOD = 1000
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +29,6 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.stop()
 
 
-def sampler_of(server: Server, api_key: str) -> tinker.SamplingClient:
-    service = tinker.ServiceClient(base_url=server.url, api_key=api_key)
-    return service.create_sampling_client(base_model="tiny").result()
-
-
 def another_key(server: Server) -> str:
     catalog = Catalog(f"sqlite:///{server.home / 'catalog.db'}")
     _, key = catalog.create_key("somebody else")
@@ -36,26 +36,19 @@ def another_key(server: Server) -> str:
     return key
 
 
-def ask(sampler: tinker.SamplingClient, tokens: int, seed: int = 0):
-    params = tinker.SamplingParams(max_tokens=tokens, seed=seed, stop=[])
-    return sampler.sample(tinker.ModelInput.from_ints([11, 12, 13]), 1, params)
-
-
-def unsettled(client: redis.Redis) -> int:
-    return sum(int(count) for count in client.hvals("openrl:tenants"))
-
-
 def test_a_small_request_is_through_while_another_tenants_flood_still_waits(narrow: Server) -> None:
-    small = sampler_of(narrow, another_key(narrow))
-    ask(small, 1).result(60)
-    large = sampler_of(narrow, narrow.api_key)
-    flood = [ask(large, 32, seed) for seed in range(FLOOD)]
+    served = Served(narrow.url, narrow.api_key, "tiny")
+    large, small = Tenant(served, narrow.api_key, 32), Tenant(served, another_key(narrow), 16)
+    connection = small.connection()
+    flood = large.flood(FLOOD)
+    small.sample(connection)
     with redis.Redis.from_url(narrow.status["broker"]) as client:
-        wait_for("the flood to stand in line", lambda: bool(client.exists("openrl:lines")))
-        wait_for("most of it to be queued", lambda: unsettled(client) > FLOOD // 2)
-        assert len(ask(small, 16).result(60).sequences[0].tokens) == 16
-        assert unsettled(client) > FLOOD // 4
-    assert {len(each.result(200).sequences[0].tokens) for each in flood} == {32}
+        wait_for("the flood to end", lambda: not client.hgetall("openrl:tenants"), 200)
+        ended = [op_id.decode() for op_id in client.zrange("openrl:endings", 0, -1)]
+        attempts = {client.hget(f"openrl:op:{op_id}", "attempts") for op_id in flood}
+    (one,) = set(ended) - set(flood)
+    assert len(ended) == FLOOD + 1 and attempts == {b"1"}
+    assert len(ended) - ended.index(one) > FLOOD // 4, "what came before it ended after it"
 
 
 def test_a_worker_brings_two_slots_for_each_op_that_it_works_on_at_once(narrow: Server) -> None:

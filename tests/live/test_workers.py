@@ -197,8 +197,9 @@ def test_samples_under_way_at_a_killed_sample_worker_all_end_once(samplers: Serv
         wait_for("both to be at work", lambda: len(held(client)) > 60 and len(set(held(client).values())) == 2)
         pid = samplers.pid("sample worker")
         dead = worker_of(client, pid)
-        orphans = {op_id for op_id, holder in held(client).items() if holder == dead}
+        before = held(client)
         os.kill(pid, signal.SIGKILL)
+        orphans = {op_id for op_id, holder in (before | held(client)).items() if holder == dead}
         wait_for("the other one to take over", lambda: any(held(client).get(op_id, dead) != dead for op_id in orphans))
         answers = [list(each.result(120).sequences[0].tokens) for each in asked]
         rows = {key: client.hgetall(key) for key in client.scan_iter("openrl:op:*")}
