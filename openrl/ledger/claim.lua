@@ -48,7 +48,7 @@ if row[2] ~= '' then
   redis.call('ZADD', p .. 'holders', stamp(now + tonumber(ARGV[5])), ARGV[4])
   lease = redis.call('HMGET', at, 'epoch', 'snapshot', 'snapshot_turn')
 end
-redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4])
+redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4], 'claimed', stamp(now))
 redis.call('ZREM', p .. 'ready', id)
 redis.call('ZADD', p .. 'held', stamp(now + tonumber(ARGV[5])), id)
 return { 'held', bells, bodies, redis.call('HINCRBY', key, 'epoch', 1), redis.call('HINCRBY', key, 'attempts', 1),

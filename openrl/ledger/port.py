@@ -15,12 +15,12 @@ from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Bell, Op, TrainOp
 from openrl.domain.outcome import Failure, Record, Result
 from openrl.ledger.batches import Batch
+from openrl.ledger.census import Life, QueueLoad
 
 Ring = Callable[[Bell], None]
 
 #: Of a line that no live worker listens to: some bells wait there for the worker that comes, the rest come with it.
 UNSERVED_SLOTS: Final = 8
-PACE_BASIS: Final = 8  #: rings that tell a pace
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
 
 
@@ -104,11 +104,6 @@ class Swept:
     forgotten: int = 0  #: settled ops past their keeping time
     moved: int = 0  #: ops rung that stood in line
     let_go: int = 0  #: joined ops that waited for nothing any more
-
-
-def waits_seconds(ahead: int, elapsed: float, rung: float) -> float | None:
-    """Until an op with so many ahead of it is rung, where so many were rung in the time elapsed."""
-    return (ahead + 1) * elapsed / rung if rung >= PACE_BASIS else None
 
 
 class Ledger(Protocol):
@@ -222,6 +217,14 @@ class Ledger(Protocol):
 
     def place(self, op_id: OpId) -> Place | None:
         """Where an op stands in its line; None for one that does not."""
+        ...
+
+    def queues(self) -> list[QueueLoad]:
+        """What stands in every queue that has ops or slots, and whose it is."""
+        ...
+
+    def life(self, op_id: OpId) -> Life | None:
+        """What an op has been through; None for one never recorded or forgotten."""
         ...
 
     def waiting(self, tenant: TenantId) -> int:

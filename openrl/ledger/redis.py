@@ -31,6 +31,7 @@ from openrl.domain.op import Bell, Op, Status, TrainAction, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
+from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_census, read_life, waits_seconds
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
@@ -45,7 +46,6 @@ from openrl.ledger.port import (
     Ring,
     Shelf,
     Swept,
-    waits_seconds,
 )
 from openrl.ledger.rows import (
     batch_fields,
@@ -306,6 +306,12 @@ class RedisLedger:
         ahead, elapsed, rung = answer
         return Place(ahead=ahead, seconds=waits_seconds(ahead, float(elapsed), float(rung)))
 
+    def queues(self) -> list[QueueLoad]:
+        return read_census(self._call("census"))
+
+    def life(self, op_id: OpId) -> Life | None:
+        return read_life(self._call("life", op_id, MEMBERS_TOLD))
+
     def waiting(self, tenant: TenantId) -> int:
         with told_apart():
             return int(cast(bytes | None, self._client.hget(self._keys.tenants, tenant)) or 0)
@@ -405,7 +411,7 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     head = "\n".join((f"local UNSERVED_SLOTS = {UNSERVED_SLOTS}", *heads, ""))
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place"),
+        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "census", "life"),
         *("open_batch", "close_batch"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
