@@ -35,7 +35,7 @@ class Client:
         patience_seconds: float = 300.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        url, key = _address(base_url, api_key)
+        url, key = address(base_url, api_key)
         self._transport = Transport(url, key, patience_seconds=patience_seconds, transport=transport)
         self.rollouts = Rollouts(self._transport)
 
@@ -80,7 +80,7 @@ class AsyncClient:
         patience_seconds: float = 300.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        url, key = _address(base_url, api_key)
+        url, key = address(base_url, api_key)
         self._transport = AsyncTransport(url, key, patience_seconds=patience_seconds, transport=transport)
         self.rollouts = AsyncRollouts(self._transport)
 
@@ -111,7 +111,7 @@ class AsyncClient:
         await self.close()
 
 
-def _address(base_url: str | None, api_key: str | None) -> tuple[str, str]:
+def address(base_url: str | None, api_key: str | None) -> tuple[str, str]:
     """URL and key. Raises KeyMissing."""
     key = api_key or os.environ.get("OPENRL_API_KEY") or os.environ.get("TINKER_API_KEY")
     if not key:
