@@ -108,6 +108,7 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
 
 def _run_reward(app: Celery, settings: Settings) -> None:
     """Prefork: each child opens a station of its own; the parent only announces and sweeps."""
+    from workers.reward import functions
     from workers.reward import tasks as reward_tasks
     from workers.reward.groups import Groups
     from workers.reward.work import RewardWork
@@ -123,6 +124,7 @@ def _run_reward(app: Celery, settings: Settings) -> None:
     processes = settings.worker.reward_processes
     brings = Brings(line=REWARD_LINE, slots=SLOTS_FOR_EACH_AT_WORK * processes)
     with opened(settings, ringer(app)) as here, ExitStack() as parent:
+        here.rewards = functions.names()
         signals.worker_ready.connect(lambda **_: here.keeper.offer(brings=brings), weak=False)
         signals.worker_shutting_down.connect(lambda **_: here.keeper.offer(), weak=False)
         _announce_and_sweep(here, Role.REWARD, (), processes, parent)
@@ -153,7 +155,9 @@ def _announce_and_sweep(
     )
 
     def announce() -> None:
-        roster.announce(replace(info, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS)
+        roster.announce(
+            replace(info, rewards=here.rewards, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS
+        )
 
     def start_tickers(**_: object) -> None:
         announce()

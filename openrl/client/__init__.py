@@ -1,6 +1,8 @@
 """OpenRL's own Python client: what the service offers beyond the Tinker API. Needs httpx and nothing of the server."""
 
-from openrl.client.client import AsyncClient, Client
+from openrl.client.async_client import AsyncClient
+from openrl.client.async_rollouts import AsyncBatch
+from openrl.client.client import Client
 from openrl.client.datums import to_datums
 from openrl.client.errors import (
     BatchFailed,
@@ -18,6 +20,7 @@ from openrl.client.rollouts import Batch
 
 __all__ = [
     "FULL_RUN_HEADERS",
+    "AsyncBatch",
     "AsyncClient",
     "Batch",
     "BatchFailed",

@@ -9,17 +9,13 @@ from uuid import uuid4
 
 import httpx
 
-from openrl.client.async_rollouts import AsyncRollouts
 from openrl.client.errors import KeyMissing, WorkFailed
 from openrl.client.rollouts import Rollouts
-from openrl.client.transport import AsyncTransport, Transport
+from openrl.client.transport import Transport
 
 DEFAULT_URL: Final = "http://127.0.0.1:8000"
 #: How long one poll is held open by the server.
-HELD_OPEN: Final = {"wait_seconds": 25.0}
-
-
-Contexts = Sequence[Mapping[str, object]]
+POLL_SECONDS: Final = 25.0
 
 
 class Client:
@@ -43,7 +39,7 @@ class Client:
         self,
         reward: str,
         texts: Sequence[str],
-        contexts: Contexts | None = None,
+        contexts: Sequence[Mapping[str, object]] | None = None,
         params: Mapping[str, object] | None = None,
     ) -> list[float]:
         """One score per text, by the reward function of that name. `contexts` (one per text) and `params` (for all) are
@@ -51,11 +47,15 @@ class Client:
         WorkFailed, ServiceUnreachable."""
         if not texts:
             return []
-        request = _score_fields(reward, texts, contexts, params)
+        request = {
+            "key": uuid4().hex,
+            "reward": reward,
+            "texts": list(texts),
+            "contexts": None if contexts is None else [_as_text(context) for context in contexts],
+            "params": _as_text(params or {}),
+        }
         op_id = self._transport.send("POST", "/openrl/v1/score", json=request)["op_id"]
-        while (scores := _scores(self._transport.send("GET", f"/openrl/v1/ops/{op_id}", params=HELD_OPEN))) is None:
-            pass  # for as long as it takes: the server keeps the op through its own restarts
-        return scores
+        return [float(value) for value in self._result(op_id)["values"]]
 
     def close(self) -> None:
         self._transport.close()
@@ -68,74 +68,22 @@ class Client:
     ) -> None:
         self.close()
 
-
-class AsyncClient:
-    """`Client`, without blocking: the same calls, awaited."""
-
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        patience_seconds: float = 300.0,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        url, key = address(base_url, api_key)
-        self._transport = AsyncTransport(url, key, patience_seconds=patience_seconds, transport=transport)
-        self.rollouts = AsyncRollouts(self._transport)
-
-    async def score(
-        self,
-        reward: str,
-        texts: Sequence[str],
-        contexts: Contexts | None = None,
-        params: Mapping[str, object] | None = None,
-    ) -> list[float]:
-        if not texts:
-            return []
-        request, send = _score_fields(reward, texts, contexts, params), self._transport.send
-        op_id = (await send("POST", "/openrl/v1/score", json=request))["op_id"]
-        while (scores := _scores(await send("GET", f"/openrl/v1/ops/{op_id}", params=HELD_OPEN))) is None:
-            pass
-        return scores
-
-    async def close(self) -> None:
-        await self._transport.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    def _result(self, op_id: str) -> Any:
+        """Waits for as long as it takes: the server keeps the op through its own restarts."""
+        while True:
+            op = self._transport.send("GET", f"/openrl/v1/ops/{op_id}", params={"wait_seconds": POLL_SECONDS})
+            if op["status"] == "failed":
+                raise WorkFailed(**op["error"])
+            if op["status"] == "done":
+                return op["result"]
 
 
 def address(base_url: str | None, api_key: str | None) -> tuple[str, str]:
-    """URL and key. Raises KeyMissing."""
+    """URL and key, of the environment where they are not given. Raises KeyMissing."""
     key = api_key or os.environ.get("OPENRL_API_KEY") or os.environ.get("TINKER_API_KEY")
     if not key:
         raise KeyMissing
     return base_url or os.environ.get("OPENRL_BASE_URL") or os.environ.get("TINKER_BASE_URL") or DEFAULT_URL, key
-
-
-def _score_fields(
-    reward: str, texts: Sequence[str], contexts: Contexts | None, params: Mapping[str, object] | None
-) -> dict[str, object]:
-    return {
-        "key": uuid4().hex,
-        "reward": reward,
-        "texts": list(texts),
-        "contexts": None if contexts is None else [_as_text(context) for context in contexts],
-        "params": _as_text(params or {}),
-    }
-
-
-def _scores(op: Mapping[str, Any]) -> list[float] | None:
-    """Of an op that is done; None until then."""
-    if op["status"] == "failed":
-        raise WorkFailed(**op["error"])
-    return [float(value) for value in op["result"]["values"]] if op["status"] == "done" else None
 
 
 def _as_text(values: Mapping[str, object]) -> dict[str, str]:

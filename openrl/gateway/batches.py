@@ -73,7 +73,7 @@ def _ops(
     services: Services, tenant: TenantId, batch: BatchId, wanted: RolloutRequest, policy: Policy
 ) -> Iterator[tuple[Op, Bell]]:
     """All that can be refused is refused before the first."""
-    rewards = to_rewards(wanted)
+    rewards = to_rewards(wanted, services.rewards())
     rollouts = to_rollouts(wanted, services.card(policy.base_model), policy.key)
     lanes = services.settings.sample.lanes
 

@@ -88,6 +88,10 @@ class Services:
     def queues(self) -> list[QueueLoad]:
         return self._queues.get("all", self.ledger.queues)
 
+    def rewards(self) -> tuple[str, ...]:
+        """Names of the reward functions that there are workers for, sorted; none while no such worker is up."""
+        return tuple(sorted({name for worker in self.workers() for name in worker.rewards}))
+
     def card(self, model: str) -> ModelCard:
         """The card of a model that something of ours is made of. Raises NoWorker until it is served again, unless it is
         one that is waited for."""

@@ -1,6 +1,6 @@
 """Batches of rollouts: the JSON request, and its translation into actions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -107,10 +107,15 @@ def to_rollouts(request: RolloutRequest, card: ModelCard, policy: DepotKey | Non
     ]
 
 
-def to_rewards(request: RolloutRequest) -> tuple[RewardPart, ...]:
-    """Raises FieldInvalid where one is named twice: their parts would have the same name."""
+def to_rewards(request: RolloutRequest, known: Sequence[str]) -> tuple[RewardPart, ...]:
+    """Raises FieldInvalid for a function that is not among the known ones (none are: nobody could tell), or is named
+    twice: their parts would have the same name."""
     names = [reward.name for reward in request.rewards]
     for number, name in enumerate(names):
+        if known and name not in known:
+            there_are = ", ".join(known)
+            problem = f"no reward worker has a function {name!r}; there are: {there_are}"
+            raise FieldInvalid(f"rewards[{number}].name", problem)
         if name in names[:number]:
             raise FieldInvalid(f"rewards[{number}].name", f"{name!r} is named twice; each function is taken once")
     return tuple(RewardPart(name=each.name, weight=each.weight, params=each.params) for each in request.rewards)

@@ -1,4 +1,3 @@
-import asyncio
 import pickle
 import subprocess
 import sys
@@ -84,16 +83,6 @@ def test_a_restart_of_the_server_is_not_noticed(gateway):
     real.close()
     assert troubles == []
     assert len(gateway.worker.seen) == before + 1
-
-
-def test_a_client_that_does_not_block_scores_the_same(gateway):
-    async def scored():
-        async with openrl.AsyncClient(gateway.url, gateway.key) as client:
-            with pytest.raises(RequestRefused, match="contexts: has 1 entries"):
-                await client.score("length", ["a", "b"], contexts=[{}])
-            return await client.score("length", ["a", "bcd"]), await client.score("length", [])
-
-    assert asyncio.run(scored()) == ([1.0, 3.0], [])
 
 
 def test_patience_has_an_end():

@@ -1,5 +1,6 @@
 import json
 import threading
+from dataclasses import replace
 from itertools import count
 
 import httpx
@@ -7,8 +8,9 @@ import pytest
 
 from openrl.config import Gateway
 from openrl.domain.errors import AdapterUnsupported, LedgerUnreachable, OpCancelled
-from openrl.domain.ids import TenantId
+from openrl.domain.ids import TenantId, WorkerId
 from openrl.domain.op import RewardOp, SampleOp
+from openrl.domain.worker import Role
 from openrl.gateway import streams
 from openrl.gateway.doubles import toy_gateway
 from openrl.gateway.routes.rollouts import router
@@ -385,3 +387,18 @@ def test_a_batch_that_expires_while_it_is_read_says_so(own, gateway, monkeypatch
     monkeypatch.setattr(gateway.services.ledger, "read", lambda op_id: None)
     (told,) = own.events(batch)
     assert told[1] == "error" and batch in told[2]["detail"]
+
+
+def test_a_reward_function_that_no_worker_has_is_refused_before_anything_is_sampled(tmp_path):
+    with toy_gateway(tmp_path) as up, Caller(up, up.key) as caller:
+        roster = up.services.roster
+        roster.announce(
+            replace(roster.workers()[0], id=WorkerId("zz"), role=Role.REWARD, cards=(), rewards=("exact", "length")),
+            60.0,
+        )
+        response = caller.create(rewards=["length", "lenght"])
+        assert response.status_code == 422
+        assert response.json()["detail"] == (
+            "rewards[1].name: no reward worker has a function 'lenght'; there are: exact, length"
+        )
+        assert len(indexes(caller.events(caller.batch()))) == 3

@@ -25,9 +25,7 @@ def test_the_sdk_and_rollouts_train_together(server: Server, service: tinker.Ser
     with openrl.Client(server.url, server.api_key) as client:
         for step in range(STEPS):
             sampler = training.save_weights_and_get_sampling_client().result()
-            batch = client.rollouts.create(
-                prompts, sampler, group_size=8, sampling={"max_tokens": 6}, reward=reward
-            )
+            batch = client.rollouts.create(prompts, sampler, group_size=8, sampling={"max_tokens": 6}, reward=reward)
             groups = batch.results()
             policies |= {group.policy for group in groups}
             rewards = {rollout.text: rollout.reward for group in groups for rollout in group.rollouts}

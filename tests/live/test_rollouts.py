@@ -10,6 +10,8 @@ import httpx
 import pytest
 from living import Server
 
+from openrl.catalog.repository import Catalog
+
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 PROMPTS, SAMPLES = 24, 4
@@ -127,3 +129,19 @@ def test_a_batch_survives_its_broker(server: Server) -> None:
         if len(groups) == 2:
             server.kill("broker")
     assert sorted(groups) == list(range(12)) and event["status"] == "done"
+
+
+def test_another_tenants_flood_does_not_keep_a_single_rollout_waiting(server: Server) -> None:
+    catalog = Catalog(f"sqlite:///{server.home / 'catalog.db'}")
+    _, key = catalog.create_key("floods")
+    catalog.close()
+    flooding, single = Reader(server.url, key), Reader(server.url, server.api_key)
+    flood = flooding.post("rollouts", **request("a-key-of-a-flood", prompts=600, max_tokens=60))["batch_id"]
+    next(iter(flooding.events(flood)))
+    before = flooding.http.get(f"rollouts/{flood}").json()["groups_done"]
+    batch = single.post("rollouts", **request("a-key-of-a-single", prompts=1, samples=1, max_tokens=60))["batch_id"]
+    *_, end = single.events(batch)
+    state = flooding.http.get(f"rollouts/{flood}").json()
+    flooding.post(f"rollouts/{flood}/cancel")
+    assert end["status"] == "done" and state["status"] == "running"
+    assert state["groups_done"] - before < 300, "half of the flood passed it"
