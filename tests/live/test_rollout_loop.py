@@ -23,7 +23,7 @@ def test_the_sdk_and_rollouts_train_together(server: Server, service: tinker.Ser
     reward = [openrl.Reward("regex", params={"pattern": PATTERN})]
     policies, norms = set(), []
     with openrl.Client(server.url, server.api_key) as client:
-        for step in range(STEPS):
+        for _ in range(STEPS):
             sampler = training.save_weights_and_get_sampling_client().result()
             batch = client.rollouts.create(prompts, sampler, group_size=8, sampling={"max_tokens": 6}, reward=reward)
             groups = batch.results()
