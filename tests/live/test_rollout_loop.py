@@ -1,8 +1,10 @@
 """A small loop of reinforcement learning, as a user would write it: the tinker SDK, and rollouts of the client."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tinker
@@ -13,6 +15,7 @@ import openrl
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
+TOUR = Path(__file__).parents[2] / "docs" / "howto" / "rollouts.md"
 STEPS = 2
 PATTERN = "e"
 
@@ -43,6 +46,18 @@ def test_the_sdk_and_rollouts_train_together(server: Server, service: tinker.Ser
         assert all(norm > 0 for norm in norms)
         ppo = training.forward_backward(data, "ppo").result()
         assert len(ppo.loss_fn_outputs) == len(data)
+
+
+def test_the_loop_in_the_documents_runs(server: Server) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", TOUR.read_text(), re.DOTALL)
+    first, loop = (block.replace("smollm2-135m", "tiny").replace("range(20)", "range(2)") for block in blocks[:2])
+    where = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": server.api_key}
+    for block, lines in ((first, 8), (loop, 2)):
+        done = subprocess.run(
+            [sys.executable, "-c", block], capture_output=True, text=True, env=sdk_environment() | where, timeout=90
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert len(re.findall(r"^\d", done.stdout, re.MULTILINE)) >= lines, done.stdout
 
 
 def openrl_command(server: Server, *words: str) -> str:
