@@ -25,16 +25,19 @@ class Tries:
         self.begin()
 
     def begin(self) -> None:
-        """Patience is whole again."""
-        self._since, self._pauses = time.monotonic(), _pauses()
+        """Patience is whole again, from the next failure on: a caller may take its time between two reads."""
+        self._failing_since: float | None = None
+        self._pauses = _pauses()
 
     def failed(self, last: str, status: int = 0) -> float:
         """Raises RequestRefused where trying again would not help, or has not (with a server that is there);
         ServiceUnreachable when patience is at an end."""
         if 0 < status < 500 and status not in PASSING:
             raise RequestRefused(status, last)
-        pause = next(self._pauses)
-        if time.monotonic() - self._since + pause <= self._patience:
+        now, pause = time.monotonic(), next(self._pauses)
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since + pause <= self._patience:
             return pause
         if 0 < status < 500:
             raise RequestRefused(status, last)
