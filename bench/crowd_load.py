@@ -16,7 +16,8 @@ from statistics import median
 from typing import Any
 
 import tinker
-from dialect import blocking, closed, many_threads, newest, sampled, settled, tell, training
+from dialect import blocking, closed, many_threads, newest, sampled, settled, training
+from lines import tell
 from tinker import types
 
 TOKENS = [17, 23, 42, 99, 123, 7, 300, 256]

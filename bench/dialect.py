@@ -1,12 +1,11 @@
 """The SDK's calls in the same words for its versions from 0.23 on. It knows the SDK and nothing of any server.
 
 Loads are scripts of their own beside this file, so that each server can be driven by an environment with the SDK that
-it speaks. They tell what happens as JSON, one object a line.
+it speaks. They tell what happens in `lines`.
 """
 
 import asyncio
 import inspect
-import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -55,7 +54,3 @@ async def closed(service: tinker.ServiceClient) -> None:
     """Ends the session, where the SDK has a word for it."""
     if hasattr(service, "close"):
         await settled(service.close("success"))
-
-
-def tell(event: str, **facts: Any) -> None:
-    print(json.dumps({"event": event, **facts}), flush=True)

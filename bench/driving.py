@@ -1,4 +1,4 @@
-"""Runs a load script on a server, under a Python of its own, and hears what it tells (see `dialect.tell`)."""
+"""Runs a load script on a server, under a Python of its own, and hears what it tells (see `lines`)."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,21 +72,42 @@ class Load:
         return f"the load ended early ({code})"
 
     def go(self) -> None:
-        self._stdin.write("go\n")
+        self._say("go")
+
+    def ask(self, **facts: Any) -> None:
+        """For a load that is told what to do, time after time; nothing at all ends it."""
+        self._say(json.dumps(facts) if facts else "")
+
+    def _say(self, line: str) -> None:
+        self._stdin.write(line + "\n")
         self._stdin.flush()
 
 
 @contextmanager
 def loading(side: Side, script: str, options: Sequence[str], limit_seconds: float) -> Iterator[Load]:
     """Start `script` (a file beside this one) on the side's server; it is killed at the limit."""
-    command = [side.python, str(Path(__file__).parent / script), *options]
-    command += ["--base-url", side.served.url, "--model", side.served.model]
-    env = {**os.environ, "TINKER_API_KEY": side.served.api_key, "TINKER_TELEMETRY": "0"}
+    options = [*options, "--base-url", side.served.url, "--model", side.served.model]
+    env = {"TINKER_API_KEY": side.served.api_key, "TINKER_TELEMETRY": "0"}
+    with started(side.python, script, options, env, limit_seconds) as load:
+        yield load
+
+
+@contextmanager
+def started(
+    python: str, script: str, options: Sequence[str], env: Mapping[str, str], limit_seconds: float
+) -> Iterator[Load]:
+    """Start `script` (a file beside this one) with `env` on top of the environment; it is killed at the limit."""
+    command = [python, str(Path(__file__).parent / script), *options]
     with tempfile.TemporaryDirectory(prefix="openrl-bench-") as place:
         errors = Path(place) / "stderr"
         with errors.open("wb") as stderr:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=env, text=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **env},
+                text=True,
             )
         alarm = threading.Timer(limit_seconds, process.kill)
         alarm.start()

@@ -17,7 +17,8 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 import tinker
-from dialect import blocking, closed, many_threads, newest, sampled, settled, tell, training
+from dialect import blocking, closed, many_threads, newest, sampled, settled, training
+from lines import tell
 from tinker import types
 
 IDS = range(10, 500)  #: token ids that prompts are drawn from; every tokenizer has them

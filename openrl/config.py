@@ -72,8 +72,14 @@ class Sample(BaseModel, extra="forbid", frozen=True):
     """Sequences decoded together."""
     cache_tokens: int = Field(0, ge=0)
     """Key/value cache in tokens over all rows; 0 sizes it from free memory."""
+    prefill_tokens: int = Field(0, ge=0)
+    """Prompt tokens computed between two decode steps: fewer keep samples flowing while long prompts come in, more
+    compute prompts faster; 0 takes 512 on a CPU and 2048 elsewhere."""
     full_copies: int = Field(2, ge=1)
     """Policy versions with all weights that a worker keeps at once, each a model of its own, if its memory allows."""
+    policy_cache_mb: int = Field(4096, ge=0)
+    """Policy versions that a sample worker keeps on its disk, in `policy-cache` in the data directory, so that it
+    fetches each once; workers of one machine share them. 0 keeps none, as does a depot in a folder of the same disk."""
 
 
 class Worker(BaseModel, extra="forbid", frozen=True):
@@ -101,6 +107,11 @@ class Retention(BaseModel, extra="forbid", frozen=True):
     """How long after a session finished its runs and unnamed sampler weights are kept; checkpoints stay."""
     silent_seconds: float = Field(86_400.0, gt=0)
     """The same for a session whose client fell silent without a word."""
+    unnamed_per_run: int = Field(16, ge=1)
+    """Sampler weights without a name that a run keeps while its session goes on: the newest so many, and all that were
+    used within `unused_seconds`. Older ones are removed; a named checkpoint never is."""
+    unused_seconds: float = Field(300.0, ge=0, le=86_400)
+    """How long nobody must have sampled from weights without a name before they may be removed."""
 
 
 class LedgerRules(BaseModel, extra="forbid", frozen=True):

@@ -157,7 +157,7 @@ class ToyWorker:
                 return self._save(op, op.action)
 
     def _save(self, op: TrainOp, action: SaveWeights | SavePolicy) -> WeightsSaved:
-        size = self._depot.put_folder(action.target, {"adapter.bin": b"toy weights"})
+        standing = self._depot.put_folder(action.target, {"adapter.bin": b"toy weights"})
         if action.path is not None:
             now = datetime.now(UTC)
             checkpoint = Checkpoint(
@@ -165,7 +165,7 @@ class ToyWorker:
                 tenant=op.tenant,
                 key=action.target,
                 op=op.id,
-                size_bytes=size,
+                size_bytes=standing.size_bytes,
                 created_at=now,
                 has_optimizer=isinstance(action, SaveWeights),
                 expires_at=now + timedelta(seconds=action.ttl_seconds) if action.ttl_seconds else None,

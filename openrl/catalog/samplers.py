@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from openrl.catalog.database import insert_once
 from openrl.catalog.sessions import Sessions
 from openrl.catalog.tables import samplers
 from openrl.domain.errors import SamplerNotFound
-from openrl.domain.ids import DepotKey, SamplerId, SessionId, TenantId
+from openrl.domain.ids import DepotKey, RunId, SamplerId, SessionId, TenantId
 from openrl.domain.policy import Sampler
 
 
@@ -48,6 +48,25 @@ class Samplers(Sessions):
         with self._database.reading() as connection:
             return {DepotKey(key) for key in connection.execute(query).scalars()}
 
+    def surplus_policies(self, *, newest: int, made_before: datetime) -> list[DepotKey]:
+        """Of all runs the unnamed policies that have so many newer ones in their run, and whose samplers were all made
+        before then; the oldest first."""
+        living = samplers.c.run_id.is_not(None) & samplers.c.removed_at.is_(None)
+        first, last = func.min(samplers.c.created_at).label("first"), func.max(samplers.c.created_at).label("last")
+        each = select(samplers.c.policy, samplers.c.run_id, first, last).where(living)
+        made = each.group_by(samplers.c.policy, samplers.c.run_id).subquery()
+        place = func.row_number().over(partition_by=made.c.run_id, order_by=(made.c.first.desc(), made.c.policy))
+        ranked = select(made.c.policy, made.c.first, made.c.last, place.label("place")).subquery()
+        surplus = select(ranked.c.policy).where(ranked.c.place > newest, ranked.c.last < made_before)
+        with self._database.reading() as connection:
+            return [DepotKey(key) for key in connection.execute(surplus.order_by(ranked.c.first)).scalars()]
+
+    def policy_removed(self, policy: DepotKey) -> None:
+        """Its weights are gone: samplers of it say so from now on. Again, it changes nothing."""
+        theirs = (samplers.c.policy == policy) & samplers.c.removed_at.is_(None)
+        with self._database.writing() as connection:
+            connection.execute(update(samplers).where(theirs).values(removed_at=datetime.now(UTC)))
+
 
 def _values(sampler: Sampler) -> dict[str, object]:
     return {
@@ -58,6 +77,7 @@ def _values(sampler: Sampler) -> dict[str, object]:
         "requested_model": sampler.requested_model,
         "policy": sampler.policy,
         "model_path": sampler.model_path,
+        "run_id": sampler.run,
         "created_at": datetime.now(UTC),
     }
 
@@ -71,4 +91,6 @@ def _sampler(row: Row[Any]) -> Sampler:
         requested_model=row.requested_model,
         policy=DepotKey(row.policy) if row.policy is not None else None,
         model_path=row.model_path,
+        run=RunId(row.run_id) if row.run_id is not None else None,
+        removed=row.removed_at is not None,
     )

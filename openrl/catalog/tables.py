@@ -126,8 +126,12 @@ samplers = Table(
     Column("policy", String),
     Column("model_path", String),
     Column("created_at", Utc, nullable=False),
+    Column("run_id", String),  # of an unnamed policy; none of an earlier release, which goes with its session
+    Column("removed_at", Utc),  # the policy was let go of
     ForeignKeyConstraint(["tenant_id", "session_id"], ["sessions.tenant_id", "sessions.id"]),
     Index(None, "session_id"),
+    Index(None, "policy"),
+    Index(None, "removed_at", "run_id"),
 )
 
 checkpoints = Table(

@@ -19,12 +19,15 @@ STALE_SECONDS = 3600  #: a half-written file this old has no writer any more
 
 
 class Carrier(Protocol):
+    atomic: bool  #: whether a tree appears at once; else files of its writers would mix if they had the same paths
+
     def write(self, path: str, data: bytes) -> None: ...
     def read(self, path: str) -> bytes: ...
     def remove(self, path: str) -> None: ...
 
-    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> None:
-        """All files below `path`, and the one named `last` not before the others are safe."""
+    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> bool:
+        """All files below `path`, and the one named `last` not before the others are safe. False where another writer's
+        `last` is there already, and stays."""
         ...
 
     def remove_tree(self, path: str, first: str) -> None:
@@ -45,51 +48,58 @@ class Disk:
     one tree the first wins. Trees are synced to the device before they appear, single files are not.
     """
 
-    def __init__(self, root: str) -> None:
-        self._root = Path(root)
-        self._incoming = self._root / ".incoming"
+    atomic = True
+
+    def __init__(self, root: str, *, durable: bool = True) -> None:
+        """Not `durable`, trees are not synced: for what can be had again."""
+        self.root, self._durable = Path(root), durable
+        self._incoming = self.root / ".incoming"
 
     def write(self, path: str, data: bytes) -> None:
         arriving = self._arriving()
         try:
             _with_parents(arriving, lambda: arriving.write_bytes(data))
-            _move(arriving, self._root / path)
+            _move(arriving, self.root / path)
         except OSError:  # a full disk must not be filled further
             arriving.unlink(missing_ok=True)
             raise
 
     def read(self, path: str) -> bytes:
-        return (self._root / path).read_bytes()
+        return (self.root / path).read_bytes()
 
     def remove(self, path: str) -> None:
-        (self._root / path).unlink()
+        (self.root / path).unlink()
 
-    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> None:
-        arriving, target = self._arriving(), self._root / path
+    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> bool:
+        arriving, target = self._arriving(), self.root / path
         try:
             for name, data in files.items():
                 _with_parents(arriving / name, partial((arriving / name).write_bytes, data))
-            _sync_all(arriving / name for name in files)
+            if self._durable:
+                _sync_all(arriving / name for name in files)
             _move(arriving, target)
-            _sync(target.parent)
         except OSError:
             shutil.rmtree(arriving, ignore_errors=True)
-            if not (target / last).exists():  # else another writer was first
+            if not (target / last).exists():
                 raise
+            return False
+        if self._durable:
+            _sync(target.parent)
+        return True
 
     def remove_tree(self, path: str, first: str) -> None:
         leaving = self._arriving()
-        _with_parents(leaving, lambda: (self._root / path).rename(leaving))
+        _with_parents(leaving, lambda: (self.root / path).rename(leaving))
         shutil.rmtree(leaving)
 
     def walk(self, path: str) -> Iterator[str]:
-        for folder, below, names in os.walk(self._root / path):
+        for folder, below, names in os.walk(self.root / path):
             if self._incoming.name in below:
                 below.remove(self._incoming.name)
-            yield from (str(Path(folder, name).relative_to(self._root)) for name in names)
+            yield from (str(Path(folder, name).relative_to(self.root)) for name in names)
 
     def tidy(self) -> None:
-        for left in self._incoming.iterdir():
+        for left in self._incoming.iterdir() if self._incoming.exists() else ():
             with suppress(FileNotFoundError):  # its writer lives and has just finished
                 if left.stat().st_mtime < time.time() - STALE_SECONDS:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -99,7 +109,10 @@ class Disk:
 
 
 class Remote:
-    """Any other fsspec store (`s3://`, `gs://`, `memory://`): an object appears whole there by itself."""
+    """Any other fsspec store (`s3://`, `gs://`, `memory://`): an object appears whole there by itself, a tree does
+    not."""
+
+    atomic = False
 
     def __init__(self, files: Any, root: str) -> None:
         self._files, self._root = files, root.rstrip("/")
@@ -113,9 +126,14 @@ class Remote:
     def remove(self, path: str) -> None:
         self._files.rm_file(self._at(path))
 
-    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> None:
-        for name in sorted(files, key=lambda name: name == last):
+    def write_tree(self, path: str, files: Mapping[str, bytes | memoryview], last: str) -> bool:
+        for name in files.keys() - {last}:
             self.write(f"{path}/{name}", bytes(files[name]))
+        try:
+            self._files.pipe_file(self._at(f"{path}/{last}"), bytes(files[last]), mode="create")
+        except FileExistsError:
+            return False
+        return True
 
     def remove_tree(self, path: str, first: str) -> None:
         self._files.invalidate_cache()

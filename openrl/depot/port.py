@@ -1,7 +1,16 @@
 """The depot: big bytes by key. Keys are derived by us (uuids and fixed words), never from a user's string."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The folder that stands under a key after it was written."""
+
+    size_bytes: int
+    same: bool  #: its files are those that were to be written; else an earlier writer's others stand there
 
 
 class Depot(Protocol):
@@ -17,13 +26,13 @@ class Depot(Protocol):
         """No error where there is none."""
         ...
 
-    def put_folder(self, key: str, files: Mapping[str, bytes | memoryview]) -> int:
-        """Write files below `key`, then a marker that makes them visible at once; returns the bytes of the folder that
-        stands there afterwards. It is immutable once its marker is there; writing it again does nothing."""
+    def put_folder(self, key: str, files: Mapping[str, bytes | memoryview]) -> Standing:
+        """Write files below `key`, then a manifest that makes them visible at once. A folder is immutable once that is
+        there: of several writers the first wins with all of its files, and writing it again does nothing."""
         ...
 
     def get_folder(self, key: str) -> dict[str, bytes]:
-        """All files of a complete folder. Raises KeyError where the marker is missing."""
+        """All files of a complete folder, checked against the manifest. Raises KeyError where it is missing."""
         ...
 
     def has_folder(self, key: str) -> bool: ...

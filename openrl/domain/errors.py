@@ -114,6 +114,20 @@ class SamplerNotFound(NotFoundError):
         return f"sampling_session_id: no sampling session {self.args[0]!r}"
 
 
+class WeightsRemoved(NotFoundError):
+    """The policy version of a sampler was let go of. Fact: the sampler."""
+
+    def __init__(self, sampler: str) -> None:
+        super().__init__(sampler)
+
+    def __str__(self) -> str:
+        return (
+            f"sampling_session_id: the weights of {self.args[0]} were removed. Without a name, they are kept while "
+            "their session goes on and they are among the newest of their run or in use; save what must stay with "
+            "save_weights_for_sampler(name) and make a sampling client from the path it answers"
+        )
+
+
 class OpNotFound(NotFoundError):
     def __init__(self, op: str) -> None:
         super().__init__(op)
@@ -265,13 +279,21 @@ class OpCancelled(CallerError):
 class TooManyWaiting(PassingError):
     """The tenant's bound on waiting operations is reached."""
 
-    def __init__(self, limit: int, waiting: int | None = None, wanted: int = 1) -> None:
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} requests are waiting already; retry when some have finished"
+
+
+class NoRoomForBatch(PassingError):
+    """A batch would pass the tenant's bound. Facts: the bound, how many operations wait, and how many would come."""
+
+    def __init__(self, limit: int, waiting: int, wanted: int) -> None:
         super().__init__(limit, waiting, wanted)
 
     def __str__(self) -> str:
         limit, waiting, wanted = self.args
-        if waiting is None:
-            return f"{limit} requests are waiting already; retry when some have finished"
         return (
             f"{waiting} requests are waiting already and this would add {wanted}, but at most {limit} may wait; "
             "retry when some have finished, or send fewer at once"
@@ -397,6 +419,10 @@ class DepotUnreachable(OperatorError):
 
     def __str__(self) -> str:
         return f"depot {self.args[0]} cannot be used: {self.args[1]}"
+
+
+class DepotDamaged(DepotUnreachable):
+    """It answers with other bytes than were written."""
 
 
 class BytesLost(OperatorError):

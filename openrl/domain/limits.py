@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.tensor import DType, Tensor
 
+#: Below this, logits over the temperature are no numbers any more.
+LEAST_TEMPERATURE = 1e-30
+
 
 def check_context(tokens: int, context_length: int, where: str) -> None:
     """Raises FieldInvalid for more tokens than the model's context."""

@@ -189,6 +189,16 @@ Op = TrainOp | SampleOp | RewardOp
 Action = TrainAction | Sample | RollOut | ScoreTexts | ScoreGroup
 
 
+def policy_of(op: Op) -> DepotKey | None:
+    """The policy version that an op writes or samples; None for other ops and for samples of the base model."""
+    match op.action:
+        case Sample() | RollOut():
+            return op.action.policy
+        case SavePolicy():
+            return op.action.target
+    return None
+
+
 def queue_of(worker: WorkerId) -> str:
     """The queue that only this worker listens to: for ops of the runs it leases."""
     return f"worker.{worker}"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from openrl.domain.ids import DepotKey, SamplerId, SessionId, TenantId
+from openrl.domain.ids import DepotKey, RunId, SamplerId, SessionId, TenantId
 
 #: How the last part of a folder's key begins where all weights of a model are in it, and no adapter.
 WHOLE = "full-"
@@ -24,3 +24,5 @@ class Sampler:
     requested_model: str  #: as the client spelled it
     policy: DepotKey | None  #: folder of the weights in the depot; None samples the base model
     model_path: str | None = None  #: the `tinker://` path it was made from
+    run: RunId | None = None  #: whose unnamed version it samples; None for a checkpoint or the base model
+    removed: bool = False  #: its weights were let go of; it cannot be sampled any more

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from openrl.domain.errors import BatchNotFound, FieldInvalid, OpCancelled
+from openrl.domain.errors import BatchNotFound, FieldInvalid, OpCancelled, WeightsRemoved
 from openrl.domain.ids import BatchId, OpId, SamplerId, TenantId
 from openrl.domain.op import Bell, Op, RewardOp, SampleOp
 from openrl.domain.rollout import After, OnFailure, RollOut, ScoreGroup
@@ -44,7 +44,7 @@ class Note:
 
 
 def create(services: Services, tenant: TenantId, wanted: RolloutRequest) -> Batch:
-    """Let the batch in whole, or raise TooManyWaiting and whatever the checks raise."""
+    """Let the batch in whole, or raise NoRoomForBatch and whatever the checks raise."""
     batch_id = BatchId(digest("rollouts", tenant, wanted.key))
     print_of = sha256(wanted.model_dump_json(exclude={"key"}).encode()).hexdigest()
     standing = services.ledger.batch(batch_id)
@@ -65,7 +65,10 @@ def create(services: Services, tenant: TenantId, wanted: RolloutRequest) -> Batc
             note=orjson.dumps(asdict(note)),
         )
     )
-    services.ledger.append_all(ops)
+    try:
+        services.ledger.append_all(ops)
+    except WeightsRemoved:
+        raise FieldInvalid("policy", f"the weights of {policy.name} were removed; name a checkpoint's path") from None
     return batch
 
 

@@ -27,7 +27,7 @@ from openrl.gateway.memo import Memo
 from openrl.ledger.census import QueueLoad
 from openrl.ledger.connect import connect
 from openrl.ledger.notices import RedisNotices
-from openrl.ledger.port import Ledger, Limits, Notices
+from openrl.ledger.port import POLICY_SECONDS, Ledger, Limits, Notices
 from openrl.ledger.redis import RedisLedger
 from openrl.ledger.roster import RedisRoster, Roster
 from queues.app import make_app
@@ -39,7 +39,9 @@ KEY_SECONDS: Final = 30.0  #: a revoked key may still be accepted for so long
 ROSTER_SECONDS: Final = 1.5  #: a model may be served for so long before it is known here
 QUEUES_SECONDS: Final = 1.0  #: counting what stands in the queues takes the ledger a while, so not too often
 TOUCH_SECONDS: Final = 30.0  #: a run's time of last request is written at most so often
-FIXED_SECONDS: Final = 3600.0  #: of runs and samplers only what never changes is used
+#: Of runs and samplers only what never changes is used, or what is checked again before it counts: the ledger knows for
+#: longer than this that a sampler's weights were removed.
+FIXED_SECONDS: Final = POLICY_SECONDS / 24
 #: Rides out a blink of the broker; a longer outage is told to the client, which comes again.
 RETRIES: Final = 5
 PAUSE_SECONDS: Final = 0.5

@@ -15,10 +15,10 @@ local function freer(holder)
 end
 
 local key = p .. 'op:' .. id
-local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts', 'rings', 'bell', 'line', 'pending')
+local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts', 'rings', 'bell', 'line', 'tenant', 'pending')
 if row[1] ~= 'waiting' then return { 'no', bells, bodies } end
 if row[7] and not row[5] then return { 'no', bells, bodies } end  -- it stands in line
-if row[8] then return { 'no', bells, bodies } end
+if row[9] then return { 'no', bells, bodies } end
 if row[2] ~= '' and tonumber(row[3]) ~= next_turn(row[2]) then return { 'no', bells, bodies } end
 if tonumber(row[4]) >= tonumber(ARGV[6]) then
   settle(id, 'failed', false, 'failure', ARGV[7])
@@ -50,6 +50,7 @@ if row[2] ~= '' then
 end
 redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4], 'claimed', stamp(now))
 redis.call('ZREM', p .. 'ready', id)
+if row[7] then answered(row[7], row[8], id) end
 redis.call('ZADD', p .. 'held', stamp(now + tonumber(ARGV[5])), id)
 return { 'held', bells, bodies, redis.call('HINCRBY', key, 'epoch', 1), redis.call('HINCRBY', key, 'attempts', 1),
   redis.call('HMGET', key, 'kind', 'tenant', 'run', 'turn', 'sampler', 'number', 'batch', 'label', 'after', 'body_at',

@@ -1,5 +1,5 @@
 -- The second head of every ledger script: lines. An op with a line is rung only while its tenant has fewer ops out there
--- (rung or held) than the line has free slots; before that it stands.
+-- (rung or held) than the line has free slots, and few of them unclaimed; before that it stands.
 --
 -- slots:<line>         hash  worker -> the slots it brings
 -- brings               hash  worker -> the line it brings them to
@@ -10,6 +10,7 @@
 -- pace:<line>          hash  tenant with ops that stand -> since when, and how many were rung since
 -- out:<line>           zset  <tenant>/<id> of ops rung or held, by the time to look whether they still are
 -- out:<line>/<tenant>  set   ids of those of one tenant
+-- bells:<line>/<tenant> set  ids of those of them that nobody has claimed since they came out
 -- places               counter that puts tenants, owners and ops in their order
 --
 -- Neither a line's name nor a tenant's has a slash.
@@ -28,18 +29,22 @@ end
 local function free_in(line) return slots_of(line) - redis.call('ZCARD', p .. 'out:' .. line) end
 
 local function may_ring(line, tenant, free)
-  return free > 0 and redis.call('SCARD', p .. 'out:' .. line .. '/' .. tenant) < free
+  local of_tenant = line .. '/' .. tenant
+  return free > 0 and redis.call('SCARD', p .. 'out:' .. of_tenant) < free
+    and redis.call('SCARD', p .. 'bells:' .. of_tenant) < BELLS_AT_ONCE
 end
 
 local function go_out(line, tenant, id)
   redis.call('ZADD', p .. 'out:' .. line, stamp(now + ring_again), tenant .. '/' .. id)
   redis.call('SADD', p .. 'out:' .. line .. '/' .. tenant, id)
+  redis.call('SADD', p .. 'bells:' .. line .. '/' .. tenant, id)
   ready(id)
 end
 
 local function come_in(line, tenant, id)
   redis.call('ZREM', p .. 'out:' .. line, tenant .. '/' .. id)
   redis.call('SREM', p .. 'out:' .. line .. '/' .. tenant, id)
+  redis.call('SREM', p .. 'bells:' .. line .. '/' .. tenant, id)
 end
 
 local function stand(line, tenant, owner, id)
@@ -110,6 +115,11 @@ local function move(line)
     moved, free = moved + 1, free - 1
   end
   return moved
+end
+
+-- Somebody answered the bell.
+local function answered(line, tenant, id)
+  if redis.call('SREM', p .. 'bells:' .. line .. '/' .. tenant, id) == 1 then move(line) end
 end
 
 -- An op of no run comes: it is rung, or stands. Who stands already is not under the threshold.

@@ -1,7 +1,8 @@
 """Lines, for the ledger in memory: whose op is rung next where not all may be out at once. Pure; knows ids only.
 
 A tenant may have at most as many ops out (rung or held) as there are free slots: alone it has half of the slots, n
-tenants have an (n+1)th each, and whoever comes new finds one free (dynamic thresholds, Choudhury and Hahne 1998).
+tenants have an (n+1)th each, and whoever comes new finds one free (dynamic thresholds, Choudhury and Hahne 1998). Few
+of them may be unclaimed: bells in a queue cannot be overtaken.
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from openrl.domain.ids import OpId, TenantId
+from openrl.ledger.port import BELLS_AT_ONCE
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -41,6 +43,7 @@ class _Standing:
 class Line:
     standing: dict[TenantId, _Standing] = field(default_factory=dict)  #: the first tenant is next
     out: dict[TenantId, set[OpId]] = field(default_factory=dict)  #: rung or held
+    bells: dict[TenantId, set[OpId]] = field(default_factory=dict)  #: of these, not claimed since they came out
 
     def enter(self, op: OpId, tenant: TenantId, owner: str, slots: int, now: float) -> bool:
         """Whether the op may be rung; else it stands from now on. A tenant with ops that stand is not under its
@@ -52,8 +55,13 @@ class Line:
         standing.owners.setdefault(owner, {})[op] = None
         return False
 
+    def answered(self, op: OpId, tenant: TenantId) -> None:
+        """The op was claimed. `move` afterwards."""
+        self.bells.get(tenant, set()).discard(op)
+
     def leave(self, op: OpId, tenant: TenantId, owner: str) -> None:
         """The op has settled, whether it was out or stood. `move` afterwards."""
+        self.answered(op, tenant)
         if op in self.out.get(tenant, ()):
             self.out[tenant].discard(op)
             if not self.out[tenant]:
@@ -90,10 +98,12 @@ class Line:
             yield tenant, sum(map(len, standing.owners.values())), standing.pace
 
     def _may_ring(self, tenant: TenantId, slots: int) -> bool:
-        return len(self.out.get(tenant, ())) < slots - sum(map(len, self.out.values()))
+        free = slots - sum(map(len, self.out.values()))
+        return len(self.out.get(tenant, ())) < free and len(self.bells.get(tenant, ())) < BELLS_AT_ONCE
 
     def _go_out(self, op: OpId, tenant: TenantId) -> None:
         self.out.setdefault(tenant, set()).add(op)
+        self.bells.setdefault(tenant, set()).add(op)
 
     def _step_out(self, op: OpId, tenant: TenantId, owner: str) -> None:
         standing = self.standing[tenant]

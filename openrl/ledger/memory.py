@@ -17,6 +17,7 @@ from openrl.domain.errors import (
     ClaimLost,
     MemberFailed,
     MemberUnknown,
+    NoRoomForBatch,
     OpenRLError,
     PassingError,
     TooManyWaiting,
@@ -33,6 +34,7 @@ from openrl.ledger.census import MEMBERS_TOLD, Census, Life, QueueLoad, waits_se
 from openrl.ledger.joins import Joins, members_of
 from openrl.ledger.leases import Leases
 from openrl.ledger.lines import Line
+from openrl.ledger.policies import PolicyUse
 from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept
 from openrl.ledger.turns import Turns
 
@@ -68,6 +70,7 @@ class MemoryLedger:
         self._ring, self._limits, self._clock = ring, limits or Limits(), clock
         self._holder = WorkerId(holder)
         self._leases = Leases(clock, self._limits.hold_seconds)
+        self._policies = PolicyUse(clock)
         self._rows: dict[OpId, _Row] = {}
         self._once: dict[str, OpId] = {}
         self._runs: defaultdict[RunId, Turns] = defaultdict(Turns)
@@ -93,6 +96,7 @@ class MemoryLedger:
             members = self._members(op)
             run = self._runs[op.run] if isinstance(op, TrainOp) else None
             self._admit(op, run)
+            self._policies.begin(op)
             self._once[op.once] = op.id
             row = self._rows[op.id] = _Row(op, bell, self._clock())
             self._joins.enter(op.id, members, (each for each in members if self._rows[each].status not in SETTLED))
@@ -113,6 +117,7 @@ class MemoryLedger:
             self.append(op, bell)
 
     def _admit(self, op: Op, run: Turns | None) -> None:
+        self._policies.check(op)
         awaited = False
         if run is not None and isinstance(op, TrainOp):
             if run.is_over(op.turn):
@@ -140,7 +145,7 @@ class MemoryLedger:
             kept = self._batches.get(batch.id) or Kept(replace(batch, created=now), now)
             waiting, missing = self._waiting[batch.tenant], kept.missing()
             if missing and waiting + missing > most:
-                raise TooManyWaiting(most, waiting, batch.ops)
+                raise NoRoomForBatch(most, waiting, batch.ops)
             self._batches[batch.id], kept.last = kept, now
             kept.reserved += missing
             self._waiting[batch.tenant] += missing
@@ -231,6 +236,9 @@ class MemoryLedger:
         row.holder, row.claimed = self._holder, self._clock()
         row.attempts += 1
         row.epoch += 1
+        if row.bell.line:
+            self._lines[row.bell.line].answered(op_id, row.op.tenant)
+            self._move(row.bell.line)
         waited = self._clock() - row.appended
         lease = self._leases.take(row.op.run, self._holder) if isinstance(row.op, TrainOp) else None
         return Held(op=row.op, epoch=row.epoch, attempt=row.attempts, lease=lease, waited_seconds=waited)
@@ -307,6 +315,10 @@ class MemoryLedger:
             self._runs[run].journal.clear()
             return self._leases.forget(run)
 
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        with self._lock:
+            return self._policies.retire(policy, unused_seconds)
+
     def _may_release(self, run: RunId) -> bool:
         here = self._here(run)
         return self._leases.has(self._holder, run) and (here is None or here.status is not Status.HELD)
@@ -376,6 +388,7 @@ class MemoryLedger:
         self._waiting[op.tenant] -= 1
         stood_or_out = op.id not in self._joins.pending
         self._joins.leave(op.id, members_of(op))
+        self._policies.end(op)
         if isinstance(op, TrainOp):
             self._end(self._runs[op.run], op.turn)
         elif row.bell.line and stood_or_out:
@@ -521,6 +534,7 @@ class MemoryLedger:
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
         with self._lock:
+            self._policies.sweep()
             rung_again = sum(map(self._ring_again, self._due(Status.WAITING)))
             for holder in self._leases.lapsed():
                 self._bury(holder)
@@ -569,7 +583,8 @@ class MemoryLedger:
         if isinstance(row.op, TrainOp) and row.op.id in self._runs[row.op.run].journal.values():
             row.due = self._clock()  # its run has no snapshot yet that covers it
             return False
-        if row.op.id in self._joins.joined or not self._outlives_batch(row.op):
+        if (needed := self._needed_until(row.op)) is not None:
+            row.due = needed - self._limits.keep_seconds
             return False
         del self._rows[row.op.id], self._once[row.op.once]
         return True
@@ -584,7 +599,14 @@ class MemoryLedger:
             del self._batches[kept.batch.id]
         return 0
 
-    def _outlives_batch(self, op: Op) -> bool:
+    def _needed_until(self, op: Op) -> float | None:
+        """When an op that is due to be forgotten must be looked at again; None where nobody needs it any more."""
+        now, keep_seconds = self._clock(), self._limits.keep_seconds
+        if op.id in self._joins.joined:
+            return now + keep_seconds
         kept = None if isinstance(op, TrainOp) or op.batch is None else self._batches.get(op.batch)
-        ends = 0.0 if kept is None else kept.ends(self._limits.keep_seconds)
-        return ends is not None and ends <= self._clock()
+        if kept is None:
+            return None
+        ends = kept.ends(keep_seconds)
+        until = now + keep_seconds if ends is None else ends
+        return until if until > now else None

@@ -21,7 +21,10 @@ Ring = Callable[[Bell], None]
 
 #: Of a line that no live worker listens to: some bells wait there for the worker that comes, the rest come with it.
 UNSERVED_SLOTS: Final = 8
+#: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
+BELLS_AT_ONCE: Final = 16
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
+POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
 
 class Shelf(Protocol):
@@ -109,11 +112,12 @@ class Swept:
 class Ledger(Protocol):
     def append(self, op: Op, bell: Bell) -> OpId:
         """Record an op and ring it if its turn has come. Where its bell names a line it is rung while its tenant has
-        fewer ops out (rung or held) than the line has free slots, and stands in line before: whenever an op settles or
-        slots come, the next ones are rung, in turn between tenants, then between owners. A repeat (same `op.once`)
-        answers the first op's id and does nothing else. Where it names others in `after` all that begins when the last
-        of them has settled, and until it has settled itself theirs stay readable. Raises TurnPassed, TooManyWaiting,
-        MemberUnknown, FieldInvalid (too many members)."""
+        fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
+        stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
+        between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
+        else. Where it names others in `after` all that begins when the last of them has settled, and until it has
+        settled itself theirs stay readable. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a
+        retired policy, MemberUnknown, FieldInvalid (too many members)."""
         ...
 
     def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
@@ -122,7 +126,7 @@ class Ledger(Protocol):
 
     def open_batch(self, batch: Batch) -> Batch:
         """Let a batch in: keep room for all its ops among the tenant's unsettled ones. A repeat answers the batch as it
-        stands; where ops of it never came they have their room again. Raises TooManyWaiting."""
+        stands; where ops of it never came they have their room again. Raises NoRoomForBatch."""
         ...
 
     def close_batch(self, batch: BatchId) -> None:
@@ -183,6 +187,11 @@ class Ledger(Protocol):
     def forget(self, run: RunId) -> DepotKey | None:
         """Nobody will go on with the run: end its lease and its journal. Answers the key of its snapshot, for deletion.
         Raises TurnUnsettled where ops still wait for it."""
+        ...
+
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        """A policy version is about to be deleted: ops that would sample it are refused from now on. False, and nothing
+        done, where an unsettled op writes or samples it, or one did within so many seconds."""
         ...
 
     def done(self, held: Held, result: Result) -> None:

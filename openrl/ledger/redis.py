@@ -19,15 +19,17 @@ from openrl.domain.errors import (
     ClaimLost,
     LeaseLost,
     MemberUnknown,
+    NoRoomForBatch,
     OpenRLError,
     PassingError,
     TooManyWaiting,
     TurnPassed,
     TurnUnsettled,
+    WeightsRemoved,
     WornOut,
 )
 from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId, WorkerId
-from openrl.domain.op import Bell, Op, Status, TrainAction, TrainOp, changes_run
+from openrl.domain.op import Bell, Op, SampleOp, Status, TrainAction, TrainOp, changes_run, policy_of
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
@@ -36,6 +38,8 @@ from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
     ACTIVE_SECONDS,
+    BELLS_AT_ONCE,
+    POLICY_SECONDS,
     UNSERVED_SLOTS,
     Brings,
     Held,
@@ -116,11 +120,14 @@ class RedisLedger:
         return None
 
     def _append_args(self, op: Op, bell: Bell, body: bytes | None) -> tuple[Any, ...]:
+        policy = policy_of(op)
+        needs = ("policy", policy) if policy is not None else ()
         place = ("body_at", "shelf") if body is None else ("body_at", "inline", "body", body)
         owner = "" if isinstance(op, TrainOp) else op.owner
         return (
             self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, *turn_fields(op), bell.line, owner,
-            join_field(op), batch_of(op), "kind", op.action.kind, "bell", codec.encode(bell), *shape_fields(op), *place,
+            policy or "", join_field(op), batch_of(op), "kind", op.action.kind, "bell", codec.encode(bell),
+            *shape_fields(op), *needs, *place,
         )  # fmt: skip
 
     def _appended(self, op: Op, by_reference: bool, answer: Sequence[Any]) -> OpId:
@@ -130,6 +137,8 @@ class RedisLedger:
             self._discard(body_key(op.id))
         if word == b"passed" and isinstance(op, TrainOp):
             raise TurnPassed(op.run, op.turn)
+        if word == b"retired" and isinstance(op, SampleOp):
+            raise WeightsRemoved(op.sampler)
         if word == b"full":
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
         if word == b"stranger":
@@ -145,7 +154,7 @@ class RedisLedger:
         most = self._limits.max_waiting_per_tenant
         word, fields = self._call("open_batch", most, batch.id, batch.tenant, batch.ops, *batch_fields(batch))
         if word == b"full":
-            raise TooManyWaiting(most, int(fields), batch.ops)
+            raise NoRoomForBatch(most, int(fields), batch.ops)
         return read_batch(batch.id, dict(zip(fields[::2], fields[1::2], strict=True)))
 
     def close_batch(self, batch: BatchId) -> None:
@@ -236,6 +245,9 @@ class RedisLedger:
         self._follow_up([], bodies)
         return DepotKey(snapshot.decode()) or None
 
+    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+        return bool(self._call("retire", policy, unused_seconds))
+
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
         data, sums = codec.encode(result), sums_fields(held.op, result)
@@ -320,9 +332,15 @@ class RedisLedger:
     def sweep(self) -> Swept:
         limits = self._limits
         bells, bodies, rung, taken, given_up, gaps, forgotten, moved, let_go, results = self._call(
-            "sweep", limits.max_attempts, limits.gap_seconds, limits.keep_seconds, SWEEP_AT_MOST, self._worn_out,
+            "sweep",
+            limits.max_attempts,
+            limits.gap_seconds,
+            limits.keep_seconds,
+            SWEEP_AT_MOST,
+            self._worn_out,
+            POLICY_SECONDS,
             MEMBERS_AT_MOST,
-        )  # fmt: skip
+        )
         self._follow_up(bells, bodies)
         for op_id, epoch in zip(results[::2], results[1::2], strict=True):
             self._discard(result_key(OpId(op_id.decode()), int(epoch)))
@@ -408,10 +426,11 @@ def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[Op
 def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
     heads = ((here / name).read_text() for name in ("rows.lua", "lines.lua", "joins.lua", "batches.lua"))
-    head = "\n".join((f"local UNSERVED_SLOTS = {UNSERVED_SLOTS}", *heads, ""))
+    head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "census", "life"),
+        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
+        *("census", "life"),
         *("open_batch", "close_batch"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}

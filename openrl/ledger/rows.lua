@@ -2,9 +2,10 @@
 --
 -- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
 --
--- op:<id>      hash    kind tenant once run turn sampler number batch group label appended status attempts epoch
+-- op:<id>      hash    kind tenant once run turn sampler number policy batch group label appended status attempts epoch
 --                      holder claimed (when it last was); while unsettled also body_at body bell line (of those that
---                      stand in one) rings (once it was rung) after on_failure pending; when settled also result_at result result_kind failure sums
+--                      stand in one) rings (once it was rung) after on_failure pending; when settled also result_at
+--                      result result_kind failure sums
 --                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it
 -- tenants      hash    tenant -> unsettled ops
@@ -16,6 +17,9 @@
 -- holders      zset    workers by the time their leases lapse
 -- runs:<holder> zset   runs whose lease it has, by the time of their last claim
 -- takers       hash    worker -> the queue whose fresh runs may be placed on it
+-- needed       hash    policy version -> unsettled ops that write or sample it
+-- used         zset    policy versions by the time the last such op settled
+-- retired      zset    policy versions that are deleted or about to be, by the time they were given up
 -- gaps         zset    runs that wait for a missing turn with ops behind it, by the time these became blocked
 -- ready        zset    ids of runnable ops nobody holds, by the time to ring them again
 -- held         zset    ids of held ops, by the time their hold lapses
@@ -103,8 +107,8 @@ local note_settled  -- of batches.lua
 local function settle(id, status, applied, ...)
   local key = p .. 'op:' .. id
   local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'line', 'sampler', 'rings', 'pending', 'after',
-    'batch', 'group')
-  local tenant, run, turn, body_at, line = row[1], row[2], row[3], row[4], row[5]
+    'batch', 'group', 'policy')
+  local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[12]
   redis.call('HSET', key, 'status', status, ...)
   if row[9] then leave_joins(id) end
   redis.call('HDEL', key, 'bell', 'rings', 'line', 'after', 'on_failure', 'pending')
@@ -112,6 +116,10 @@ local function settle(id, status, applied, ...)
   redis.call('ZREM', p .. 'held', id)
   redis.call('ZADD', p .. 'endings', stamp(now), id)
   if redis.call('HINCRBY', p .. 'tenants', tenant, -1) <= 0 then redis.call('HDEL', p .. 'tenants', tenant) end
+  if policy then
+    if redis.call('HINCRBY', p .. 'needed', policy, -1) <= 0 then redis.call('HDEL', p .. 'needed', policy) end
+    redis.call('ZADD', p .. 'used', stamp(now), policy)
+  end
   if applied and run ~= '' then
     redis.call('ZADD', p .. 'journal:' .. run, turn, id)
   else

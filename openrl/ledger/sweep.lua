@@ -1,6 +1,6 @@
 -- ARGV[3] max_attempts  [4] gap_seconds  [5] keep_seconds  [6] most of each kind to put right in one call
--- [7] failure of a worn out op
--- [8] most members of joins to look at
+-- [7] failure of a worn out op  [8] seconds that the use of policy versions is remembered
+-- [9] most members of joins to look at
 -- -> bells, bodies, rung again, taken back, given up, gaps skipped, forgotten, moved in lines, joins let go,
 -- (id, epoch) of results to leave the shelf
 local rung, taken, given_up, gaps, forgotten, moved, results = 0, 0, 0, 0, 0, 0, {}
@@ -48,7 +48,7 @@ for _, line in ipairs(redis.call('SMEMBERS', p .. 'lines')) do
   moved = moved + move(line)
 end
 
-local let_go = look_at_joins(ARGV[6], tonumber(ARGV[8]))
+local let_go = look_at_joins(ARGV[6], tonumber(ARGV[9]))
 look_at_batches(ARGV[6], tonumber(ARGV[4]), keep_seconds)
 
 -- When an op that is due to be forgotten must be looked at again, or nil: its run has no snapshot yet that covers it, an
@@ -75,6 +75,10 @@ for _, id in ipairs(due('endings', now - keep_seconds)) do
     end
     forgotten = forgotten + 1
   end
+end
+
+for _, index in ipairs({ 'used', 'retired' }) do
+  redis.call('ZREMRANGEBYSCORE', p .. index, '-inf', stamp(now - tonumber(ARGV[8])))
 end
 
 return { bells, bodies, rung, taken, given_up, gaps, forgotten, moved, let_go, results }

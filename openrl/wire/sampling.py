@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.limits import check_context, check_room, outside
+from openrl.domain.limits import LEAST_TEMPERATURE, check_context, check_room, outside
 from openrl.domain.model import ModelCard
 from openrl.domain.op import Sample
 from openrl.domain.policy import Sampler
@@ -20,8 +20,6 @@ MOST_SAMPLES = 1024
 MOST_CANDIDATES = 1024
 #: Chunks of one prompt.
 MOST_CHUNKS = 1024
-#: Logits divided by less would not be finite any more.
-LEAST_TEMPERATURE = 1e-30
 #: Stop sequences of one request, and characters of one.
 MOST_STOPS = 128
 STOP_CHARS = 1024

@@ -8,9 +8,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
+from openrl.catalog.migrations import upgrade
 from openrl.catalog.repository import Catalog
 from openrl.catalog.tables import metadata
 from openrl.domain.errors import CatalogUnreachable
+from openrl.domain.ids import DepotKey, SamplerId, TenantId
 
 
 def test_the_migrations_make_exactly_the_tables(catalog: Catalog) -> None:
@@ -31,6 +33,25 @@ def test_migrating_again_changes_nothing(catalog: Catalog) -> None:
     key, secret = catalog.create_key("mine")
     catalog.migrate()
     assert catalog.key_of(secret) == key
+
+
+def test_samplers_of_an_earlier_release_read_as_before(url: str) -> None:
+    catalog = Catalog(url)
+    with catalog._database.writing() as connection:
+        upgrade(connection, url, to="0001")
+        for statement in (
+            "INSERT INTO tenants VALUES ('t', 'anna', '2026-11-30')",
+            "INSERT INTO sessions (id, tenant_id, tags, user_metadata, sdk_version, created_at, last_seen_at)"
+            " VALUES ('s', 't', '[]', '{}', '0', '2026-11-30', '2026-11-30')",
+            "INSERT INTO samplers VALUES ('s:sample:0', 't', 's', 'm', 'm', 'policies/1', NULL, '2026-11-30')",
+        ):
+            connection.execute(text(statement))
+    catalog.migrate()
+    sampler = catalog.sampler(TenantId("t"), SamplerId("s:sample:0"))
+    assert (sampler.policy, sampler.run, sampler.removed) == ("policies/1", None, False)
+    catalog.policy_removed(DepotKey("policies/1"))
+    assert catalog.sampler(TenantId("t"), sampler.id).removed
+    catalog.close()
 
 
 def test_a_catalog_of_a_newer_version_is_refused(catalog: Catalog) -> None:

@@ -6,9 +6,11 @@ import pytest
 import tinker
 from tinker import types
 
+from openrl.config import Retention
 from openrl.gateway.doubles import toy_gateway
 from openrl.ledger.port import Limits
 from openrl.testing import toy_logprobs
+from workers.expiry import prune
 
 PROMPT = types.ModelInput.from_ints([5, 6, 7])
 
@@ -92,6 +94,22 @@ def test_a_sampler_keeps_the_weights_it_was_made_of(gateway, training):
         policies.append(gateway.worker.seen[-1].action.policy)
     assert policies[0] == policies[2] != policies[1]
     assert gateway.services.depot.has_folder(policies[0])
+
+
+def test_a_sampler_whose_weights_were_removed_says_so_at_once_and_the_newest_goes_on(gateway, training):
+    services, once = gateway.services, types.SamplingParams(max_tokens=1)
+    clients = [training.save_weights_and_get_sampling_client().result() for _ in range(4)]
+    named = training.save_weights_for_sampler("kept").result().path
+    clients[1].sample(PROMPT, 1, once).result()
+    prune(services.catalog, services.ledger, services.depot, Retention(unnamed_per_run=1, unused_seconds=0.0))
+    for _ in range(2):
+        for removed in clients[:3]:
+            with pytest.raises(tinker.NotFoundError, match=r"were removed.*save_weights_for_sampler\(name\)"):
+                removed.sample(PROMPT, 1, once).result(timeout=10)
+        services._samplers._kept.clear()  # as a day later: the catalog alone knows
+        services.ledger._policies._retired.clear()
+    for left in (clients[3], training.create_sampling_client(named).result()):
+        assert left.sample(PROMPT, 1, once).result().sequences
 
 
 def test_too_many_waiting_samples_make_the_client_wait(tmp_path, connect):

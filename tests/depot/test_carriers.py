@@ -15,7 +15,7 @@ class Recorder:
     def __init__(self) -> None:
         self.paths: list[str] = []
 
-    def pipe_file(self, path: str, data: bytes) -> None:
+    def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
         self.paths.append(path)
 
 

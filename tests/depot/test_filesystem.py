@@ -1,15 +1,17 @@
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openrl.depot.filesystem import FsspecDepot
-from openrl.depot.port import Depot
-from openrl.domain.errors import DepotUnreachable
+from openrl.depot.filesystem import MANIFEST, FsspecDepot
+from openrl.depot.port import Depot, Standing
+from openrl.domain.errors import DepotDamaged, DepotUnreachable
 
 ADAPTER = {"adapter_config.json": b"{}", "adapter_model.safetensors": bytes(range(256)) * 40}
 
@@ -49,15 +51,64 @@ def test_absent_keys_may_be_deleted_and_cannot_be_got(depot: Depot) -> None:
 
 def test_a_folder_comes_back_with_all_its_files(depot: Depot) -> None:
     written = depot.put_folder("adapters/s:train:0/7", ADAPTER)
-    assert written == sum(map(len, ADAPTER.values()))
+    assert written == Standing(sum(map(len, ADAPTER.values())), same=True)
     assert depot.has_folder("adapters/s:train:0/7")
     assert depot.get_folder("adapters/s:train:0/7") == ADAPTER
-    assert depot.get("adapters/s:train:0/7/adapter_config.json") == b"{}"
 
 
 def test_a_complete_folder_is_never_changed(depot: Depot) -> None:
     first = depot.put_folder("adapters/1", ADAPTER)
-    assert depot.put_folder("adapters/1", {"other": b"1"}) == first
+    assert depot.put_folder("adapters/1", ADAPTER) == first
+    for other in ({"other": b"1"}, {**ADAPTER, "adapter_config.json": b"[]"}, {**ADAPTER, "more": b""}):
+        assert depot.put_folder("adapters/1", other) == Standing(first.size_bytes, same=False)
+    assert depot.get_folder("adapters/1") == ADAPTER
+
+
+def test_of_two_writers_at_once_one_wins_with_all_its_files(depot: Depot) -> None:
+    """The slower one had seen no manifest before it began."""
+    assert isinstance(depot, FsspecDepot)
+    mine, others = {"a": b"1", "b": b"1"}, {"a": b"2", "b": b"2", "c": b"2"}
+    write_tree = depot._carrier.write_tree
+
+    def after_another(path: str, files: dict[str, bytes], last: str) -> bool:
+        FsspecDepot(depot.url).put_folder(path, others)
+        return write_tree(path, files, last)
+
+    depot._carrier.write_tree = after_another  # type: ignore[method-assign, assignment]
+    assert depot.put_folder("adapters/1", mine) == Standing(3, same=False)
+    assert depot.get_folder("adapters/1") == others
+    assert len(list(depot.list("adapters/1"))) == len(others), "the loser left nothing"
+
+
+def test_a_writer_that_died_half_way_is_in_nobodys_way(depot: Depot) -> None:
+    assert isinstance(depot, FsspecDepot)
+    write = depot._carrier.write
+
+    def dying(path: str, data: bytes) -> None:
+        write(path, data)
+        raise KeyboardInterrupt
+
+    if not depot._carrier.atomic:
+        depot._carrier.write = dying  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            depot.put_folder("adapters/1", {"a": b"half", "b": b"half"})
+        depot._carrier.write = write  # type: ignore[method-assign]
+    assert not depot.has_folder("adapters/1")
+    assert depot.put_folder("adapters/1", ADAPTER).same
+    assert depot.get_folder("adapters/1") == ADAPTER
+
+
+def test_a_store_that_says_ours_was_there_already_has_ours(depot: Depot) -> None:
+    """Its first answer got lost, and its client asked again."""
+    assert isinstance(depot, FsspecDepot)
+    write_tree = depot._carrier.write_tree
+
+    def asked_twice(path: str, files: dict[str, bytes], last: str) -> bool:
+        write_tree(path, files, last)
+        return False
+
+    depot._carrier.write_tree = asked_twice  # type: ignore[method-assign, assignment]
+    assert depot.put_folder("adapters/1", ADAPTER).same
     assert depot.get_folder("adapters/1") == ADAPTER
 
 
@@ -79,11 +130,32 @@ def test_a_deleted_folder_is_gone_with_all_files_and_can_be_written_anew(depot: 
     assert depot.get_folder("adapters/1") == {"other": b"1"}
 
 
-def test_a_folder_that_lost_a_byte_is_reported(depot: Depot) -> None:
+@pytest.mark.parametrize(("damaged", "problem"), [(b"{", "1 of 2 bytes"), (b"[]", "checksum")])
+def test_a_folder_with_other_bytes_than_were_written_is_reported(depot: Depot, damaged: bytes, problem: str) -> None:
     depot.put_folder("adapters/1", ADAPTER)
-    depot.put("adapters/1/adapter_config.json", b"{")
-    with pytest.raises(DepotUnreachable, match="1 of 2 bytes"):
+    (config,) = (key for key in depot.list("adapters/1") if key.endswith("adapter_config.json"))
+    depot.put(config, damaged)
+    with pytest.raises(DepotDamaged, match=problem):
         depot.get_folder("adapters/1")
+
+
+def test_a_folder_of_an_earlier_release_reads_as_before(depot: Depot) -> None:
+    assert isinstance(depot, FsspecDepot)
+    sizes = {name: len(data) for name, data in ADAPTER.items()}
+    depot._carrier.write_tree("adapters/1", {**ADAPTER, MANIFEST: json.dumps(sizes).encode()}, last=MANIFEST)
+    assert depot.get_folder("adapters/1") == ADAPTER
+    assert depot.put_folder("adapters/1", {"other": b"1"}) == Standing(sum(sizes.values()), same=False)
+    depot.put("adapters/1/adapter_config.json", b"{")
+    with pytest.raises(DepotDamaged, match="1 of 2 bytes"):
+        depot.get_folder("adapters/1")
+
+
+def test_a_folder_whose_manifest_is_no_manifest_is_reported(depot: Depot) -> None:
+    assert isinstance(depot, FsspecDepot)
+    for manifest in (b"", b"[]", b'{"files": {"a": {}}}', b'{"a": "b"}'):
+        depot._carrier.write(f"adapters/1/{MANIFEST}", manifest)
+        with pytest.raises(DepotDamaged, match="complete is damaged"):
+            depot.get_folder("adapters/1")
 
 
 def test_listing_names_what_was_put_and_nothing_of_ours(depot: Depot) -> None:
@@ -92,7 +164,10 @@ def test_listing_names_what_was_put_and_nothing_of_ours(depot: Depot) -> None:
     depot.put("ops/2/body", b"2")
     depot.put_folder("adapters/1", ADAPTER)
     assert set(depot.list("ops")) == {"ops/1", "ops/2/body"}
-    assert set(depot.list("")) == {"ops/1", "ops/2/body", *(f"adapters/1/{name}" for name in ADAPTER)}
+    found = set(depot.list(""))
+    assert found > {"ops/1", "ops/2/body"}
+    assert {key.rpartition("/")[2] for key in found if key.startswith("adapters/1/")} == set(ADAPTER)
+    assert len(found) == 2 + len(ADAPTER)
     assert list(depot.list("absent")) == []
 
 
@@ -126,6 +201,18 @@ def test_no_key_leads_out_of_the_depot(key: str) -> None:
 def test_a_check_passes_and_leaves_nothing(depot: Depot) -> None:
     depot.check()
     assert list(depot.list("")) == []
+
+
+def test_a_store_that_overwrites_what_it_must_not_is_told_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    depot = FsspecDepot(f"memory://{uuid4().hex}")
+    pipe_file = MemoryFileSystem.pipe_file
+
+    def careless(self: MemoryFileSystem, path: str, value: bytes, mode: str = "overwrite") -> None:
+        pipe_file(self, path, value)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", careless)
+    with pytest.raises(DepotUnreachable, match="the second must be refused"):
+        depot.check()
 
 
 def test_readers_see_whole_files_while_writers_replace_them(depot: Depot) -> None:

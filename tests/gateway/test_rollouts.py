@@ -8,7 +8,7 @@ import pytest
 
 from openrl.config import Gateway
 from openrl.domain.errors import AdapterUnsupported, LedgerUnreachable, OpCancelled
-from openrl.domain.ids import TenantId, WorkerId
+from openrl.domain.ids import WorkerId
 from openrl.domain.op import RewardOp, SampleOp
 from openrl.domain.worker import Role
 from openrl.gateway import streams
@@ -187,7 +187,7 @@ def test_a_resend_completes_what_a_dead_gateway_left(own, gateway, monkeypatch):
     monkeypatch.setattr(ledger, "append_all", whole)
     batch = own.batch(4, **fields)
     assert sorted(indexes(own.events(batch))) == [0, 1, 2, 3]
-    assert ledger.waiting(TenantId("tests")) == 0
+    assert ledger.waiting(gateway.services.tenant(gateway.key)) == 0
 
 
 def test_another_tenant_sees_nothing(own, gateway):
@@ -274,7 +274,7 @@ def test_a_batch_that_does_not_fit_is_refused_as_a_whole(tmp_path):
         response = caller.create(6, key="a-large-batch")
         assert response.status_code == 429 and response.headers["retry-after"]
         assert response.json()["detail"].startswith("0 requests are waiting already and this would add 12")
-        assert up.services.ledger.waiting(TenantId("tests")) == 0 and not up.worker.seen
+        assert up.services.ledger.waiting(up.services.tenant(up.key)) == 0 and not up.worker.seen
         assert len(indexes(caller.events(caller.batch(5, key="a-large-batch")))) == 5
 
 
@@ -340,6 +340,21 @@ def test_a_policy_is_a_checkpoint_a_sampler_or_a_runs_newest_version(own, http, 
     assert names == {"run": paths[1], "path": paths[0], "sampler": paths[0]}
     sampled = [op.action.policy for op in gateway.worker.seen if isinstance(op, SampleOp)]
     assert len(set(sampled[-3:])) == 2 and None not in sampled[-3:]
+
+
+def test_a_policy_stays_while_a_batch_needs_it_and_is_refused_once_it_is_gone(own, http, gateway):
+    run, hold = http.run(), threading.Event()
+    saved = http.done("save_weights_for_sampler", model_id=run, seq_id=1, sampling_session_seq_id=5)
+    sampler = http.result(saved["request_id"])["sampling_session_id"]
+    gateway.worker.before = lambda op: hold.wait(20)
+    batch = own.batch(1, policy={"sampler": sampler})
+    policy = gateway.services.sampler(gateway.services.tenant(gateway.key), sampler).policy
+    assert not gateway.services.ledger.retire(policy, 0.0)
+    hold.set()
+    assert len(indexes(own.events(batch))) == 1
+    assert gateway.services.ledger.retire(policy, 0.0)
+    response = own.create(1, policy={"sampler": sampler})
+    assert response.status_code == 422 and response.json()["detail"].startswith("policy: the weights of ")
 
 
 def test_a_batchs_newest_version_stays_the_one_it_began_with(own, http, gateway, monkeypatch):

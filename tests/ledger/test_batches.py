@@ -2,7 +2,7 @@
 
 import pytest
 
-from openrl.domain.errors import EngineBusy, OpCancelled, TooManyWaiting
+from openrl.domain.errors import EngineBusy, NoRoomForBatch, OpCancelled, TooManyWaiting
 from openrl.domain.ids import BatchId, TenantId
 from openrl.domain.op import Status
 from openrl.domain.outcome import StepResult, failure_of
@@ -40,7 +40,7 @@ def test_a_batch_keeps_room_for_all_its_ops(stage):
 def test_a_batch_that_does_not_fit_is_refused_as_a_whole(stage):
     scene = stage(max_waiting_per_tenant=10)
     scene.sample(0)
-    with pytest.raises(TooManyWaiting, match="1 requests are waiting already and this would add 10, but at most 10"):
+    with pytest.raises(NoRoomForBatch, match="1 requests are waiting already and this would add 10, but at most 10"):
         scene.open_batch(5)
     assert scene.ledger.batch(B) is None and scene.ledger.waiting(ANNA) == 1
 
@@ -69,7 +69,7 @@ def test_room_that_nothing_comes_for_is_given_up_and_had_again(stage):
     scene.ledger.sweep()
     for number in range(4):
         scene.sample(number)
-    with pytest.raises(TooManyWaiting):
+    with pytest.raises(NoRoomForBatch):
         scene.open_batch(3)
 
 

@@ -5,7 +5,7 @@ The machine knows the rules of a join in their plainest form, and never looks in
 
 from collections import Counter
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule, run_state_machine_as_test
 
@@ -177,5 +177,6 @@ def test_any_history_lets_joined_ops_go_once_and_leaves_none_behind(client):
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate,),
         ),
     )

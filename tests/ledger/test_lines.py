@@ -6,7 +6,7 @@ from openrl.domain.errors import OpCancelled
 from openrl.domain.ids import OpId
 from openrl.domain.op import Status
 from openrl.domain.outcome import StepResult
-from openrl.ledger.port import UNSERVED_SLOTS, Brings
+from openrl.ledger.port import BELLS_AT_ONCE, UNSERVED_SLOTS, Brings
 
 LINE = "samples"
 RESULT = StepResult(metrics={})
@@ -130,7 +130,7 @@ def test_without_a_worker_few_are_rung_and_the_rest_when_one_comes(scene):
     scene.ledger.stay("", Brings(line=LINE, slots=20))
     assert scene.bells() == ops[4:10]
     scene.for_worker("another").stay("", Brings(line=LINE, slots=20))
-    assert scene.bells() == ops[10:20]
+    assert scene.bells() == ops[10:BELLS_AT_ONCE]
     scene.for_worker("of another line").stay("", Brings(line="rewards", slots=20))
     assert scene.bells() == []
 
@@ -153,7 +153,7 @@ def test_slots_go_with_their_worker(scene, how):
     gone(scene, how)
     assert len(flood(scene, 50)) == 50 and len(scene.bells()) == UNSERVED_SLOTS // 2
     scene.ledger.stay("", Brings(line=LINE, slots=40))
-    assert len(scene.bells()) == 20 - UNSERVED_SLOTS // 2, "and come back with it"
+    assert len(scene.bells()) == BELLS_AT_ONCE - UNSERVED_SLOTS // 2, "and come back with it"
 
 
 def test_with_fewer_slots_than_ops_out_nobody_is_rung_until_there_are_free_ones(scene):
@@ -177,6 +177,25 @@ def test_who_comes_behind_an_op_in_line_does_not_overtake_it(scene):
     assert scene.bells() == [], "though there are more slots now that nobody listens"
     assert scene.ledger.sweep().moved == 3
     assert scene.bells() == ops[1:] + late
+
+
+def test_few_bells_of_a_tenant_ring_at_once_and_the_next_as_one_is_claimed(scene):
+    scene.ledger.stay("", Brings(line=LINE, slots=128))
+    ops = flood(scene, 100)
+    heard = scene.bells()
+    assert heard == ops[:BELLS_AT_ONCE]
+    first = scene.claim(heard.pop(0))
+    assert scene.bells() == ops[BELLS_AT_ONCE : BELLS_AT_ONCE + 1]
+    scene.ledger.give_back(first)
+    assert scene.bells() == ops[:1]
+    scene.claim(ops[0])
+    assert scene.bells() == [], "it did not count any more"
+    scene.ledger.cancel(heard.pop(0), OpCancelled())
+    heard = [*heard, *ops[BELLS_AT_ONCE : BELLS_AT_ONCE + 1], *scene.bells()]
+    for op_id in heard:
+        scene.claim(op_id)
+        heard += scene.bells()
+    assert len(heard) == 63 and heard[-1] == ops[64], "half of the slots are taken now"
 
 
 def test_rewards_stand_in_a_line_of_their_own(served):

@@ -9,6 +9,7 @@ import pytest
 from living import Server
 
 from openrl.catalog.repository import Catalog
+from openrl.models import tiny
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -49,3 +50,15 @@ def test_crowd_leaves_its_runs_and_comes_again(server: Server, tmp_path: Path) -
     trips = ("forward_backward", "optim_step", "save", "sample")
     assert all(figures[f"{trip}_p50_ms"] > 0 for trip in trips)
     assert figures["after_20_ratio"] == max(figures[f"after_20_{trip}_ratio"] for trip in trips)
+
+
+def test_sample_serves_the_same_asks_on_every_side(tmp_path: Path) -> None:
+    report, model = tmp_path / "sample.json", tmp_path / "tiny"
+    tiny.make(model)
+    command = [sys.executable, str(BENCH / "sample.py"), "--quick", "--threads", "1", "--json", str(report)]
+    command += ["--model", str(model)]
+    subprocess.run(command, check=True, capture_output=True, timeout=280)
+    figures = json.loads(report.read_text())["figures"]
+    for name in ("static", "serial", "cb", "adapters"):
+        assert figures[f"{name}_ratio_tiny"] > 0
+    assert figures["ttft_idle_ms_tiny"] > 0 and figures["ttft_p50_ms_tiny"] <= figures["ttft_p95_ms_tiny"]

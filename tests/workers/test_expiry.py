@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,11 +9,14 @@ from openrl.catalog.repository import Catalog
 from openrl.config import Retention
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.checkpoint import Checkpoint, CheckpointKind, CheckpointPath
+from openrl.domain.errors import WeightsRemoved
 from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, SessionId, TenantId
-from openrl.domain.op import Bell, CreateRun, TrainOp
+from openrl.domain.op import Bell, CreateRun, Sample, SampleOp, TrainOp
 from openrl.domain.outcome import RunCreated
 from openrl.domain.policy import Sampler
 from openrl.domain.run import LoraSpec, Run
+from openrl.domain.sampling import SamplingParams
+from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.memory import MemoryLedger
 from workers.expiry import expire, release
 
@@ -119,6 +123,39 @@ def test_a_finished_session_keeps_its_checkpoints_only(catalog: Catalog, depot: 
         assert depot.has_folder("checkpoints/over")
         for folder in ("snapshots", "policies", "checkpoints"):
             assert depot.has_folder(f"{folder}/goingon"), going_on
+
+
+def test_a_sampler_of_a_session_that_is_over_says_that_its_weights_are_gone(
+    catalog: Catalog, depot: FsspecDepot, tenant: TenantId
+) -> None:
+    ledger = MemoryLedger(lambda bell: None)
+    session = live(ledger, depot, catalog, tenant, "over")
+    unnamed, named = (catalog.sampler(tenant, id) for id in catalog.session_samplers(tenant, session))
+    waiting = sample_of(unnamed)
+    ledger.append(waiting, Bell(op=waiting.id, queue="q", task="t", summary=""))
+    catalog.finish_session(tenant, session, "success", None)
+    release(catalog, ledger, depot, AT_ONCE)
+    assert depot.has_folder("policies/over"), "a sample of it is under way"
+    held = ledger.claim(waiting.id)
+    assert held is not None
+    ledger.done(held, RunCreated(run=RunId("any")))
+    release(catalog, ledger, depot, AT_ONCE)
+    assert not depot.has_folder("policies/over")
+    assert [catalog.sampler(tenant, each.id).removed for each in (unnamed, named)] == [True, False]
+    late = replace(sample_of(unnamed), number=1, id=OpId("late"))
+    with pytest.raises(WeightsRemoved):
+        ledger.append(late, Bell(op=late.id, queue="q", task="t", summary=""))
+
+
+def sample_of(sampler: Sampler) -> SampleOp:
+    action = Sample(
+        base_model="tiny",
+        policy=sampler.policy,
+        prompt=Tensor(dtype=DType.INT32, shape=(1,), data=bytes(4)),
+        num_samples=1,
+        params=SamplingParams(max_tokens=1),
+    )
+    return SampleOp(id=OpId("sample"), tenant=sampler.tenant, sampler=sampler.id, number=0, action=action)
 
 
 def test_a_silent_session_is_over_after_its_time_and_one_with_ops_under_way_is_not(

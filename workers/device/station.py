@@ -12,15 +12,17 @@ from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import find, resolve
 from workers.admission import Admitted
 from workers.device.loop import DeviceLoop
+from workers.device.policies import policy_source
 from workers.device.training import pack_tokens, train, trainer_on
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
-from workers.expiry import expire, release
+from workers.expiry import expire, prune, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
 from workers.sample.rollouts import Renderer, RollOuts
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
+from workers.sample.torch.trial import check_decoding
 from workers.sample.work import SampleWork
 from workers.station import Station, step
 from workers.ticker import Ticker
@@ -50,19 +52,18 @@ def equip(
     apart = trains and samples and side_by_side(choose_device(settings.worker.device), settings.worker.threads)
     base = load(source, settings, member, engines=2 if apart else 1)
     trainer = trainer_on(base, settings, closing, member) if trains else None
-    sampler = _sampler(here, base.twin() if apart else base, source, settings) if samples else None
+    sampler = _sampler(here, base.twin() if apart else base, source, settings, closing) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
     if sampler is not None:
         here.works["sample"] = RollOuts(SampleWork(sampler, loop), renderer_of(source))
-        closing.callback(sampler.close)
     loop.start()
     closing.callback(loop.stop)
     if trainer is not None:
         catalog = Catalog(settings.catalog_at)
         closing.callback(catalog.close)
         closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
-        saving = Saving(here.depot, catalog, sampler.put_files if sampler is not None else None)
+        saving = Saving(here.depot, catalog, sampler.put if sampler is not None else None)
         train(here, settings, closing, trainer, loop, saving)
     card = _card(base, source, settings, trains=trains, samples=samples)
     here.works.update({name: Admitted(work, card) for name, work in here.works.items()})
@@ -89,6 +90,7 @@ def load(source: str, settings: Settings, member: "Member | None" = None, engine
 
 def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
     expire(catalog, here.depot)
+    prune(catalog, here.ledger, here.depot, settings.retention)
     release(catalog, here.ledger, here.depot, settings.retention)
 
 
@@ -98,10 +100,13 @@ def renderer_of(source: str) -> Renderer:
     return Renderer(AutoTokenizer.from_pretrained(source))
 
 
-def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) -> Copies:
+def _sampler(here: Station, base: BaseModel, source: str, settings: Settings, closing: ExitStack) -> Copies:
     from transformers import AutoTokenizer
 
+    fetch, give_up = policy_source(here.depot, settings)
     tokenizer = AutoTokenizer.from_pretrained(source)
+    with step("trial of the sample engine"):
+        check_decoding(base, source)
     packed = base.pack(free_memory_bytes() // 4)
     log.info("weights packed for decoding: %.0f MB", packed / 1e6, extra={"action": "start"})
 
@@ -109,18 +114,22 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings) ->
         return SampleEngine(
             model,
             decode=lambda tokens: str(tokenizer.decode(tokens)),
-            fetch=here.depot.get_folder,
+            fetch=fetch,
             max_rows=settings.sample.max_rows,
             cache_tokens=settings.sample.cache_tokens,
+            prefill_tokens=settings.sample.prefill_tokens,
         )
 
-    return Copies(
+    sampler = Copies(
         base,
         engine_on,
-        fetch=here.depot.get_folder,
+        fetch=fetch,
         limit=settings.sample.full_copies,
         free_bytes=lambda: available_bytes(base.device),
     )
+    closing.callback(sampler.close)
+    closing.callback(give_up)
+    return sampler
 
 
 def _card(base: BaseModel, source: str, settings: Settings, *, trains: bool, samples: bool) -> ModelCard:

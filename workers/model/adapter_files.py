@@ -11,6 +11,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from openrl.domain.errors import AdapterUnsupported
+from workers.model.finite import all_finite
 from workers.model.flat_file import Entry, pack
 from workers.model.layout import ALPHA, LoraShape, ModelLayout
 
@@ -67,7 +68,7 @@ def from_files(layout: ModelLayout, files: Mapping[str, bytes]) -> tuple[LoraSha
         at_a, at_b = shape.parts(target.name)
         flat[at_a].view(shape.rank, -1)[:rank] = a
         flat[at_b].view(-1, shape.rank)[:, :rank] = b * (_scale(config, target.name, rank) / shape.scale)
-    if not bool(torch.isfinite(flat).all()):
+    if not all_finite(flat):
         raise AdapterUnsupported(WEIGHTS, "it holds values that are not finite")
     return shape, flat
 

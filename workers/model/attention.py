@@ -4,6 +4,7 @@ The forward pass is PyTorch's, so training and sampling compute the same; only t
 nothing is to be gained (other devices, other dtypes, masks of the model, long rows) PyTorch's gradient stays.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -13,10 +14,12 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from workers.model.attention_rows import APART, Shape, attention_trial, row_by_row
 from workers.model.folding import Folding
 
-#: The name under which Transformers' models find this attention.
-NAME = "openrl_sdpa"
+#: The name under which Transformers' models find this attention. It must not contain "sdpa": families whose scores are
+#: capped are refused that.
+NAME = "openrl_attention"
 #: Longer rows keep PyTorch's gradient, which need not hold their scores.
 LONGEST = 512
 #: Scores held at once in a backward pass; few enough to stay near the processor.
@@ -41,7 +44,47 @@ def attend(
         return _folded(module, query, key, value, folding, kw), None
     if attention_mask is None and query.shape[2] == key.shape[2] and _gains(query, key, value) and _plain(module, kw):
         return _ours(query, key, value, None, kw), None
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **kw)
+    if attention_mask is not None and (lengths := APART.get()) is not None:
+        return row_by_row(
+            lambda q, k, v, mask: _plainly(module, q, k, v, mask, kw), query, key, value, attention_mask, lengths
+        ), None
+    return _plainly(module, query, key, value, attention_mask, kw), None
+
+
+def _plainly(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kw: dict[str, Any]) -> Tensor:
+    """Attention [B, T, H, D]."""
+    if kw.get("softcap") is not None:
+        return _capped(query, key, value, mask, kw)
+    if query.shape[2] == 1 and query.device.type == "cpu" and mask is not None and _plain(module, kw):
+        return _decoding(query, key, value, mask, kw)
+    out: Tensor = sdpa_attention_forward(module, query, key, value, mask, **kw)[0]
+    return out
+
+
+def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kw: dict[str, Any]) -> Tensor:
+    """Scores that a soft cap bounds, which PyTorch's attention does not know. A mask is bool or to be added."""
+    scale, cap = kw.get("scaling") or query.shape[3] ** -0.5, float(kw["softcap"])
+    groups = query.shape[1] // key.shape[1]
+    key, value = (each.repeat_interleave(groups, 1) for each in (key, value))
+    scores = torch.tanh(query @ key.mT * (scale / cap)).float() * cap
+    if mask is None:
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril(
+            scores.shape[3] - scores.shape[2]
+        )
+    scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask
+    return (scores.softmax(-1).to(query.dtype) @ value).transpose(1, 2).contiguous()
+
+
+def rows_are_alike(config: Any, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether rows of a decode step attend to the same bits together and each by itself."""
+    heads = int(config.num_attention_heads)
+    kv_heads = int(getattr(config, "num_key_value_heads", None) or heads)
+    size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    module = SimpleNamespace(num_key_value_groups=heads // kv_heads, is_causal=True)
+    kw = {"softcap": getattr(config, "attn_logit_softcapping", None)}
+    return attention_trial(
+        lambda q, k, v, mask: _plainly(module, q, k, v, mask, kw), Shape(heads, kv_heads, size, dtype, device)
+    )
 
 
 def _folded(module: Any, query: Tensor, key: Tensor, value: Tensor, folding: Folding, kw: dict[str, Any]) -> Tensor:
@@ -67,6 +110,14 @@ def _ours(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, kw: di
         query, key, value, scale, seen
     )
     return out.transpose(1, 2).contiguous()
+
+
+def _decoding(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, kw: dict[str, Any]) -> Tensor:
+    """Attention [B, 1, H, D] of one new token per row. A CPU is done sooner with each query head by itself than with
+    those that share a key head as rows of one block, which is how Transformers asks for it."""
+    shared = query.shape[1] != key.shape[1]
+    out = F.scaled_dot_product_attention(query, key, value, mask, scale=kw.get("scaling"), enable_gqa=shared)
+    return out.transpose(1, 2)
 
 
 def _gains(query: Tensor, key: Tensor, value: Tensor) -> bool:

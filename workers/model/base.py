@@ -1,7 +1,7 @@
 """The frozen base model, with room for adapters at every linear layer. Train and sample engines share one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from functools import partial
@@ -16,9 +16,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 from workers.model import attention
+from workers.model.alike import Alike
+from workers.model.attention_rows import APART
 from workers.model.folding import Folding
 from workers.model.layout import Group, ModelLayout, Target
-from workers.model.lora import CurrentMix, Mix, MultiLoraLinear
+from workers.model.lora import CurrentMix, Mix, MultiLoraLinear, SteadyActivation
 from workers.model.packed import PackedWeight, packs
 from workers.model.prefixes import Layout, Piece
 from workers.model.size import ModelSize
@@ -29,6 +31,8 @@ _GROUPS = {
     Group.ATTN: re.compile(r"\.(self_attn|attn|attention)\.\w+$"),
     Group.MLP: re.compile(r"\.(mlp|feed_forward)\.\w+$"),
 }
+#: What model families call the activation of their MLPs.
+_ACTIVATIONS = ("act_fn", "activation_fn", "act")
 
 
 class BaseModel:
@@ -39,8 +43,10 @@ class BaseModel:
         self.module = module.requires_grad_(False)
         module.set_attn_implementation(attention.NAME)
         config = module.config.get_text_config()
+        _check_attention(module, config, source)
         self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self._current = CurrentMix()
+        self.alike = Alike()
         self._decoder: Any = module.get_decoder()
         self.layout = _fit_adapters(module, self._current, source)
         module.eval()
@@ -65,6 +71,7 @@ class BaseModel:
         shared = {id(tensor): tensor for tensor in (*self.module.parameters(), *self.module.buffers())}
         other = copy(self)
         other.module, other._current = deepcopy((self.module, self._current), shared)
+        other.alike = Alike()
         other._decoder = other.module.get_decoder()
         other.unembed = other.module.get_output_embeddings()
         other._layers = _recomputable(other.module)
@@ -95,6 +102,20 @@ class BaseModel:
             yield
         finally:
             self._current.mix = before
+
+    @contextmanager
+    def steady(self, lengths: Sequence[int]) -> Iterator[None]:
+        """Inside, a decode step gives each row the same bits whatever rows are beside it: one token a row, of
+        `lengths` tokens with it, over keys that fill whole blocks of LENGTH. The mix must keep to that as well."""
+        config = self.module.config.get_text_config()
+        together = self.alike.known("attention", lambda: attention.rows_are_alike(config, self.dtype, self.device))
+        token = APART.set(None if together else lengths)
+        self._current.alike = self.alike
+        try:
+            yield
+        finally:
+            self._current.alike = None
+            APART.reset(token)
 
     @contextmanager
     def recomputing(self, wanted: bool) -> Iterator[None]:
@@ -155,7 +176,7 @@ class BaseModel:
 def load_base(source: str | Path, *, device: torch.device, dtype: torch.dtype) -> BaseModel:
     """Loads a hub id or a folder. Raises BaseModelMissing, or ModelUnsupported where adapters find no place."""
     try:
-        module: Any = AutoModelForCausalLM.from_pretrained(str(source), dtype=dtype, attn_implementation="sdpa")
+        module: Any = AutoModelForCausalLM.from_pretrained(str(source), dtype=dtype, attn_implementation=attention.NAME)
     except (OSError, ValueError) as error:
         raise BaseModelMissing(str(source), str(error)) from error
     return BaseModel(module.to(device), str(source))
@@ -182,6 +203,10 @@ def _fit_adapters(module: Any, current: CurrentMix, source: str) -> ModelLayout:
     for target, linear in found:
         parent, _, leaf = target.name.rpartition(".")
         setattr(module.get_submodule(parent), leaf, MultiLoraLinear(linear, target.name, current))
+    for name, activation in [*module.named_modules()]:
+        parent, _, leaf = name.rpartition(".")
+        if leaf in _ACTIVATIONS:
+            setattr(module.get_submodule(parent), leaf, SteadyActivation(activation, current))
     return ModelLayout(tuple(target for target, _ in found))
 
 
@@ -189,6 +214,13 @@ def _group(name: str, linear: nn.Linear, head: nn.Module | None) -> Group | None
     if linear is head:
         return Group.UNEMBED
     return next((group for group, pattern in _GROUPS.items() if pattern.search(name)), None)
+
+
+def _check_attention(module: Any, config: Any, source: str) -> None:
+    """Families that PyTorch's attention does not suit are known only if a soft cap is the reason."""
+    if not getattr(module, "_supports_sdpa", True) and getattr(config, "attn_logit_softcapping", None) is None:
+        why = f"the attention of {type(module).__name__} has parts that this server does not know"
+        raise ModelUnsupported(source, why)
 
 
 def _check_found(module: Any, targets: list[Target], source: str) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from workers.model.alike import Alike
 from workers.model.layout import LoraShape
 from workers.model.packed import PackedWeight
 from workers.model.spans import SpanMix
@@ -169,10 +170,11 @@ class Mix:
 
 
 class CurrentMix:
-    """The mix that all linear layers of one model obey at the moment."""
+    """The mix that all linear layers of one model obey at the moment, and how."""
 
     def __init__(self) -> None:
         self.mix: Mix | SpanMix = Mix()
+        self.alike: Alike | None = None  #: set while rows must get the same bits whatever is beside them
 
 
 class MultiLoraLinear(nn.Module):
@@ -189,5 +191,28 @@ class MultiLoraLinear(nn.Module):
         mix = self.current.mix
         if isinstance(mix, SpanMix):
             return mix.linear(self.name, x, self.weight, self.bias)
-        y = F.linear(x, self.weight, self.bias) if self.packed is None else self.packed.linear(x, self.bias)
-        return mix.add(self.name, x, y)
+        return mix.add(self.name, x, self._frozen(x) if self.current.alike is None else self._alike(x))
+
+    def _frozen(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias) if self.packed is None else self.packed.linear(x, self.bias)
+
+    def _alike(self, x: Tensor) -> Tensor:
+        assert self.current.alike is not None
+        key = (self.in_features, self.out_features, self.bias is None, self.packed is None)
+        rows = self.current.alike.rows(key, self._frozen, x.reshape(-1, x.shape[-1]))
+        return rows.view(*x.shape[:-1], self.out_features)
+
+
+class SteadyActivation(nn.Module):
+    """An activation of a model: libraries compute the last numbers of an array in another way than the rest."""
+
+    def __init__(self, base: nn.Module, current: CurrentMix) -> None:
+        super().__init__()
+        self.base, self.current = base, current
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.current.alike is None:
+            activated: Tensor = self.base(x)
+            return activated
+        key = (type(self.base), x.shape[-1])
+        return self.current.alike.rows(key, self.base, x.reshape(-1, x.shape[-1])).view(x.shape)

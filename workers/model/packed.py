@@ -25,3 +25,8 @@ class PackedWeight:
         """What torch's `linear` makes of `x` [..., in] and `bias` [out]."""
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, bias, "none", [], "")
         return y
+
+    def plus(self, x: Tensor, y: Tensor) -> Tensor:
+        """`y` [n, out] plus the product of `x` [n, in]."""
+        total: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, y, self._packed, None, "add")
+        return total

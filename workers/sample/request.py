@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import DepotKey
-from openrl.domain.limits import check_context, check_room, check_vocabulary, outside
+from openrl.domain.limits import LEAST_TEMPERATURE, check_context, check_room, check_vocabulary, outside
 from openrl.domain.op import Sample
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
 from workers.model.arrays import from_domain
+from workers.model.attention_rows import whole_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +26,12 @@ class SampleRequest:
     topk_sample_logprobs: int = 0
     target_prompt_logprobs: Tensor | None = None  #: int64 [P - 1, K], -1 = not asked
     prompt_alternatives: int = 0  #: tokens to draw at each prompt position after the first
+    tenant: str = ""  #: shares the engine evenly with other tenants
+    sampler: str = ""  #: shares what its tenant has evenly with the tenant's other samplers
 
     @classmethod
-    def of(cls, action: Sample) -> "SampleRequest":
-        """The engine's request for a domain action."""
+    def of(cls, action: Sample, *, tenant: str = "", sampler: str = "") -> "SampleRequest":
+        """The engine's request for a domain action of that owner."""
         return cls(
             prompt=tuple(from_domain(action.prompt).tolist()),
             params=action.params,
@@ -40,6 +43,8 @@ class SampleRequest:
             topk_sample_logprobs=action.topk_sample_logprobs,
             target_prompt_logprobs=action.target_prompt_logprobs,
             prompt_alternatives=action.prompt_alternatives,
+            tenant=tenant,
+            sampler=sampler,
         )
 
     @property
@@ -53,9 +58,20 @@ class SampleRequest:
         )
 
     @property
+    def seeded(self) -> bool:
+        """Whether its samples must be the same whoever shares the batch."""
+        return self.params.seed is not None
+
+    @property
+    def sample_tokens(self) -> int:
+        """What one sample may cost, in tokens computed, apart from the prompt."""
+        return max(1, self.params.max_tokens)
+
+    @property
     def cells(self) -> int:
-        """Tokens that one sample may come to hold in the cache; the last one drawn is never fed back."""
-        return len(self.prompt) + self.params.max_tokens - 1 if self.params.max_tokens > 1 else 0
+        """Tokens that one sample may come to hold in the cache, in whole blocks; the last one drawn is never fed
+        back."""
+        return whole_blocks(len(self.prompt) + self.params.max_tokens - 1) if self.params.max_tokens > 1 else 0
 
 
 def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache_tokens: int) -> None:
@@ -85,9 +101,13 @@ def _check_params(params: SamplingParams, vocab_size: int) -> None:
         raise FieldInvalid("sampling_params.max_tokens", f"is {params.max_tokens}; it must not be negative")
     if not 0 <= params.temperature < float("inf"):
         raise FieldInvalid("sampling_params.temperature", f"is {params.temperature}; it must be 0 (greedy) or more")
+    if 0 < params.temperature < LEAST_TEMPERATURE:
+        raise FieldInvalid(
+            "sampling_params.temperature", f"is {params.temperature:g}; send 0 for the likeliest token each time"
+        )
     if not 0 < params.top_p <= 1:
         raise FieldInvalid("sampling_params.top_p", f"is {params.top_p}; it must be above 0 and at most 1")
-    if params.top_k < -1:
+    if params.top_k < -1 or params.top_k == 0:
         raise FieldInvalid("sampling_params.top_k", f"is {params.top_k}; it must be -1 (keep all) or at least 1")
     check_vocabulary(params.stop_tokens, vocab_size, "sampling_params.stop")
 

@@ -34,7 +34,8 @@ class SampleWork:
         with self._lock:
             if self._draining:
                 raise Draining
-            future = self._running[op.id] = self._engine.submit(SampleRequest.of(op.action))
+            request = SampleRequest.of(op.action, tenant=op.tenant, sampler=op.sampler)
+            future = self._running[op.id] = self._engine.submit(request)
         self._loop.wake()
         try:
             return Sampled(result=future.result())

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Protocol
 
+from torch import Tensor
+
 from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound
 from openrl.domain.full_run_errors import FullRunsOff
 from openrl.domain.outcome import BatchResult
@@ -15,6 +17,7 @@ from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.adapter_files import to_files
 from workers.model.allocation import ran_out
 from workers.model.base import BaseModel
+from workers.model.layout import LoraShape
 from workers.model.model_files import holds_model
 from workers.train import adam, checkpoint_files, fused_adam, packing, snapshot_file
 from workers.train.batch import Batch, check
@@ -188,6 +191,14 @@ class TrainEngine:
             return full.policy()
         run = self.run(run_id)
         return to_files(run.shape, run.weights, self._name)
+
+    def adapter(self, run_id: str) -> tuple[LoraShape, Tensor] | None:
+        """What `policy` writes of a run with an adapter, where it lies: float32 [shape.size], the run's own and only
+        valid until it trains on. None for all weights."""
+        if self.is_full(run_id):
+            return None
+        run = self.run(run_id)
+        return run.shape, run.weights
 
     def checkpoint(self, run_id: str) -> dict[str, bytes]:
         """The same in float32 and the optimizer, from which `load` goes on; a pending gradient is not in them."""

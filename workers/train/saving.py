@@ -1,7 +1,10 @@
 """Weights that leave the run: named checkpoints and policy versions, written whole and then entered in the catalog."""
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+from torch import Tensor
 
 from openrl.catalog.repository import Catalog
 from openrl.depot.port import Depot
@@ -9,9 +12,14 @@ from openrl.domain.checkpoint import Checkpoint, CheckpointPath
 from openrl.domain.ids import DepotKey
 from openrl.domain.op import SavePolicy, SaveWeights, TrainOp
 from openrl.domain.outcome import WeightsSaved
+from workers.model.layout import LoraShape
 
-#: Gives fresh sampler weights to a sample engine in the same process.
-HandOver = Callable[[DepotKey, dict[str, bytes]], None]
+log = logging.getLogger(__name__)
+
+Adapter = tuple[LoraShape, Tensor]  #: a flat vector [shape.size]
+
+#: Gives fresh sampler weights to a sample engine in the same process, which copies them.
+HandOver = Callable[[DepotKey, LoraShape, Tensor], None]
 
 
 class Saving:
@@ -19,16 +27,23 @@ class Saving:
         self._depot, self._catalog, self._hand_over = depot, catalog, hand_over
 
     def weights(self, op: TrainOp, action: SaveWeights, files: dict[str, bytes]) -> WeightsSaved:
-        size = self._depot.put_folder(action.target, files)
-        self._publish(op, action, size)
+        standing = self._depot.put_folder(action.target, files)
+        self._publish(op, action, standing.size_bytes)
         return WeightsSaved(path=action.path)
 
-    def policy(self, op: TrainOp, action: SavePolicy, files: dict[str, bytes]) -> WeightsSaved:
-        size = self._depot.put_folder(action.target, files)
+    def policy(
+        self, op: TrainOp, action: SavePolicy, files: dict[str, bytes], adapter: Adapter | None = None
+    ) -> WeightsSaved:
+        """`adapter` is what the files hold, as it lies in memory; None where it is no adapter. It is handed over only
+        if these very files stand in the depot: whoever repeats a turn must not let one engine sample other weights than
+        all others do."""
+        standing = self._depot.put_folder(action.target, files)
+        if not standing.same:
+            log.warning("an earlier writer's weights stand", extra={"action": "save_policy", "op": op.id})
         if action.path is not None:
-            self._publish(op, action, size)
-        elif self._hand_over is not None:
-            self._hand_over(action.target, files)
+            self._publish(op, action, standing.size_bytes)
+        elif self._hand_over is not None and adapter is not None and standing.same:
+            self._hand_over(action.target, *adapter)
         return WeightsSaved(path=action.path, sampler=action.sampler)
 
     def _publish(self, op: TrainOp, action: SaveWeights | SavePolicy, size_bytes: int) -> None:

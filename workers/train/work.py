@@ -167,7 +167,7 @@ class TrainWork:
             case SaveWeights():
                 return self._saving.weights(op, action, self._engine.checkpoint(op.run))
             case SavePolicy():
-                return self._saving.policy(op, action, self._engine.policy(op.run))
+                return self._saving.policy(op, action, self._engine.policy(op.run), self._engine.adapter(op.run))
 
     def _load(self, run: RunId, action: LoadWeights, *, again: bool) -> WeightsLoaded:
         try:

@@ -13,12 +13,13 @@ from sqlalchemy import Connection
 from openrl.domain.errors import CatalogUnreachable
 
 
-def upgrade(connection: Connection, shown_url: str) -> None:
-    """Run the missing steps in the connection's transaction; whoever opened it commits, and keeps others out."""
+def upgrade(connection: Connection, shown_url: str, to: str = "head") -> None:
+    """Run the missing steps in the connection's transaction; whoever opened it commits, and keeps others out. `to` is
+    the last step, for tests."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = connection
     try:
-        command.upgrade(config, "head")
+        command.upgrade(config, to)
     except CommandError as error:
         raise CatalogUnreachable(shown_url, f"a newer OpenRL made it ({error}); install that one") from error

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from openrl.domain.checkpoint import CheckpointPath
-from openrl.domain.errors import FieldInvalid
+from openrl.domain.errors import FieldInvalid, WeightsRemoved
 from openrl.domain.ids import SamplerId, SessionId
 from openrl.domain.policy import Sampler
 from openrl.gateway.admission import sampler_id, submit_sample
@@ -90,6 +90,8 @@ def _sample(call: Call) -> Response:
     services = call.services
     wanted = read_json(SampleRequest, call.body())
     sampler = services.sampler(call.tenant, SamplerId(wanted.sampling_session_id))
+    if sampler.removed:
+        raise WeightsRemoved(sampler.id)
     action = to_sample(wanted, sampler, services.card(sampler.base_model), services.body_bytes)
     op_id = submit_sample(services, call.tenant, sampler.id, wanted.seq_id, action)
     sequences = [f"{op_id}-{number}" for number in range(wanted.num_samples)]

@@ -83,6 +83,7 @@ def _policy_of(call: Call, wanted: SavePolicyRequest, run: Run) -> SavePolicy:
             base_model=run.base_model,
             requested_model=run.requested_model,
             policy=action.target,
+            run=run.id,
         )
     )
     if standing.policy != action.target:

@@ -1,6 +1,9 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional as F
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from workers.model import attention
 
@@ -46,3 +49,17 @@ def test_pytorchs_gradient_stays_where_ours_gains_nothing(reason: str, monkeypat
     with torch.set_grad_enabled(reason != "no gradient"):
         out, _ = attention.attend(Causal(), q, k, k, mask)
     assert out.shape == (1, q.shape[2], 4, 8)
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+@pytest.mark.parametrize("scaling", [None, 0.3])
+def test_one_new_token_attends_as_transformers_has_it(heads: int, scaling: float | None) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, heads, 1, 8), torch.randn(3, 2, 5, 8), torch.randn(3, 2, 5, 8)
+    mask = torch.zeros(3, 1, 1, 5).masked_fill_(
+        torch.arange(5) > torch.tensor([1, 4, 2])[:, None, None, None], -torch.inf
+    )
+    module = SimpleNamespace(num_key_value_groups=heads // 2, is_causal=True)
+    ours, _ = attention.attend(module, query, key, value, mask, scaling=scaling)
+    theirs, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=scaling)
+    torch.testing.assert_close(ours, theirs)

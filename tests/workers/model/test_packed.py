@@ -26,6 +26,15 @@ def test_a_packed_weight_gives_the_same_product(shape: tuple[int, ...], biased: 
     torch.testing.assert_close(made, F.linear(x, weight, bias))
 
 
+@gains
+def test_a_packed_product_is_added_to_what_is_there() -> None:
+    torch.manual_seed(0)
+    weight, x, y = torch.randn(48, 64).bfloat16(), torch.randn(5, 64).bfloat16(), torch.randn(5, 48).bfloat16()
+    before = y.clone()
+    made = PackedWeight(weight).plus(x, y)
+    torch.testing.assert_close(made, torch.addmm(before, x, weight.t()))
+
+
 def test_full_precision_and_other_devices_gain_nothing() -> None:
     assert not packs(torch.zeros(1, 1))
     assert not packs(torch.zeros(1, 1, dtype=torch.bfloat16, device="meta"))

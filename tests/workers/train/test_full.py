@@ -325,6 +325,7 @@ def test_transformers_loads_a_checkpoint_and_a_policy(
         assert type(loaded) is type(make_module(family))
         torch.testing.assert_close(loaded.eval()(input_ids=ids).logits, wanted, rtol=1e-5, atol=1e-5)
     assert "optimizer.safetensors" not in engine.policy("whole")
+    assert engine.adapter("whole") is None
 
 
 def test_a_run_goes_on_exactly_from_its_snapshot(engine: TrainEngine, make: Any) -> None:

@@ -5,7 +5,7 @@ adapters that a batch uses side by side for the model. Knows no requests and no 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Lock
@@ -17,11 +17,14 @@ from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
 from openrl.domain.ids import DepotKey
 from workers.model.adapter_files import from_files
 from workers.model.base import BaseModel
+from workers.model.finite import all_finite
 from workers.model.layout import LoraShape
 from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.sample.fetching import Fetch
+from workers.sample.torch.apart import ApartPart
 from workers.sample.torch.joined import Joined, JoinedPart
 
-Fetch = Callable[[DepotKey], Mapping[str, bytes]]
+LOADERS = 4  #: policies fetched at a time: one that the depot keeps waiting does not keep the others waiting
 
 
 @dataclass(slots=True)
@@ -36,13 +39,14 @@ class Policies:
     """At most `limit` adapters in device memory."""
 
     def __init__(self, base: BaseModel, *, fetch: Fetch, limit: int = 64) -> None:
+        self._alike = base.alike
         self._layout, self._device, self._fetch, self._limit = base.layout, base.device, fetch, limit
         # A CPU multiplies few rows by thin matrices faster in float32 than in bfloat16: see joined.SMALL.
         self._dtype = torch.float32 if base.device.type == "cpu" else base.dtype
         self._policies: OrderedDict[DepotKey, _Policy] = OrderedDict()  # least recently used first
         self._joined: tuple[tuple[DepotKey, ...], Joined] = ((), Joined(()))
         self._lock = Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fetch-policy")
+        self._pool = ThreadPoolExecutor(LOADERS, thread_name_prefix="fetch-policy")
 
     def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
         """Hand over a policy's weights, [shape.size] of any float dtype, so that they need not be fetched. Any thread.
@@ -53,10 +57,6 @@ class Policies:
         with self._lock:
             if key not in self._policies and self._room():
                 self._policies[key] = _Policy(arrived)
-
-    def put_files(self, key: DepotKey, files: Mapping[str, bytes]) -> None:
-        """Hand over a policy as adapter files. Raises AdapterUnsupported."""
-        self.put(key, *from_files(self._layout, files))
 
     def hold(self, key: DepotKey) -> bool:
         """Keep a policy until released, loading it if need be. False, and nothing done, where all places are held."""
@@ -109,6 +109,13 @@ class Policies:
         place = {key: index for index, key in enumerate(keys)}
         return Mix((JoinedPart(self._joined[1], [-1 if key is None else place[key] for key in rows]),) if keys else ())
 
+    def steady_mix(self, rows: Sequence[DepotKey | None]) -> Mix:
+        """The same for a step of `BaseModel.steady`: each policy's rows are computed by themselves."""
+        keys = tuple(sorted({key for key in rows if key is not None}))
+        place = {key: index for index, key in enumerate(keys)}
+        index = [-1 if key is None else place[key] for key in rows]
+        return Mix((ApartPart([self._weights(key) for key in keys], index, self._alike),) if keys else ())
+
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -147,6 +154,6 @@ class Policies:
     def _placed(self, flat: Tensor) -> Tensor:
         """A copy of our own. Not finite it would spoil other rows: zero times infinity is no zero."""
         placed = flat.detach().to(self._device, self._dtype, copy=True)
-        if not bool(torch.isfinite(placed).all()):
+        if not all_finite(placed):
             raise AdapterUnsupported("weights", "they are not finite; train on with a smaller learning rate")
         return placed

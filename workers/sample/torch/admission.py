@@ -1,55 +1,47 @@
-"""Which waiting samples come into the batch, and which prompts share a prefill pass. Pure: no tensors, no clocks."""
+"""How much fits: which rows the cache has room for, how many prompt tokens go before the next decode step, and which
+prompts share a pass. Pure: no tensors, no clocks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What one waiting request still wants."""
-
-    rows: int  #: samples not placed yet that need a row in the cache; 0 needs a pass only
-    length: int  #: tokens that each of them may come to hold in the cache
-    prompt: int  #: tokens to compute before the first can be drawn; 0 if a row in the batch has them
-    ready: bool = True  #: its weights are there
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Room:
-    """What is free."""
+    """What of the cache is promised to rows that are in the batch or whose prompts are on their way."""
 
-    rows: int  #: in use
-    length: int  #: tokens the longest row in use may come to hold
+    rows: int  #: promised
+    length: int  #: tokens the longest of them may come to hold
     max_rows: int
     cache_tokens: int
-    prefill_tokens: int  #: bound on prompt tokens computed before the next decode step; one prompt always goes
+
+    def fits(self, length: int) -> bool:
+        """Whether one more row of `length` tokens does."""
+        return self.rows < fitting(max(self.length, length), self.max_rows, self.cache_tokens)
+
+    def take(self, length: int) -> None:
+        self.rows, self.length = self.rows + 1, max(self.length, length)
 
 
-def admit(wishes: Iterable[Wish], room: Room) -> list[int]:
-    """How many rows each wish gets, first come first served; -1 for one that has to wait. Answers as many wishes as it
-    looked at: the first ready one that does not fit holds back those behind it, so that big requests are not starved.
-    """
-    granted: list[int] = []
-    rows, length, prefilled = room.rows, room.length, 0
-    for wish in wishes:
-        if not wish.ready:
-            granted.append(-1)
-            continue
-        longest = max(length, wish.length if wish.rows else 0)
-        count = min(wish.rows, max(0, fitting(longest, room) - rows))
-        over = prefilled > 0 and prefilled + wish.prompt > room.prefill_tokens
-        if over or (wish.rows and not count):
-            break
-        granted.append(count)
-        if count < wish.rows:
-            break
-        rows, length, prefilled = rows + count, longest, prefilled + wish.prompt
-    return granted
-
-
-def fitting(length: int, room: Room) -> int:
+def fitting(length: int, max_rows: int, cache_tokens: int) -> int:
     """Rows of `length` tokens that the cache holds when it is empty."""
-    return min(room.max_rows, room.cache_tokens // length) if length else room.max_rows
+    return min(max_rows, cache_tokens // length) if length else max_rows
+
+
+def shares(left: Sequence[int], budget: int) -> list[int]:
+    """How many tokens of each prompt go now, where so many of each are left, the oldest first: half the budget is the
+    oldest's, so that it gets on, and the rest goes to the shortest, so that long ones do not hold them up. Others than
+    the oldest are only cut into parts of a quarter of the budget or more: each part costs a pass."""
+    given = [0] * len(left)
+    if not left:
+        return given
+    oldest = min(left[0], max(1, budget // 2))
+    rest = budget - oldest
+    for index in sorted(range(1, len(left)), key=lambda index: left[index]):
+        if left[index] <= rest or rest >= budget // 4:
+            given[index] = min(left[index], rest)
+            rest -= given[index]
+    given[0] = min(left[0], oldest + rest)
+    return given
 
 
 def passes(lengths: Sequence[int], budget: int) -> list[list[int]]:

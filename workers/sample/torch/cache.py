@@ -1,13 +1,13 @@
 """The key/value cache of continuous batching: one row per sample, rows of different lengths, in one buffer.
 
-Rows 0..n-1 are in use, so that a decode step reads plain views and never copies the cache; a row that leaves is
-replaced by the last one. The buffer is [layers, 2, rows, heads, length, head size]; it grows in buckets of rows and
-length and starts anew at the right size when it is empty. A model sees it as its transformers cache, in one of two
-moods: Prefill or Decode. Knows no requests.
+The rows that are decoded are rows 0..n-1, so that a decode step reads plain views and never copies the cache; prompts
+being computed and what finished rows left are behind them. The buffer is [layers, 2, rows, heads, length, head size];
+it grows in buckets of rows and length. A model sees it as its transformers cache, in one of three moods: Prefill,
+Extend or Decode. Knows no requests.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +41,39 @@ class Geometry:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefill:
-    """The first `span` tokens of prompt `source[i]` of the batch go to row `first + i`; `source` None keeps nothing."""
+class Span:
+    """Tokens of a prompt that one pass computes, and the cache row they go to."""
 
-    first: int
-    source: Tensor | None  #: int64 [rows]
-    span: int
+    row: int | None  #: None keeps nothing, and begins at 0
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What of a pass's new keys is kept, and where."""
+
+    taken: Tensor  #: int64 [tokens * heads], of [b * heads * t]
+    cells: Tensor  #: int64 [tokens * heads], of [rows * heads * length]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """The beginnings of prompts, which attend to themselves only."""
+
+    kept: _Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Tokens in the middle of prompts: they attend to the first `length` cells of their rows."""
+
+    kept: _Kept
+    rows: slice | Tensor
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,50 +93,74 @@ class SlotCache:
 
     def __init__(self, geometry: Geometry, *, max_rows: int, cache_tokens: int) -> None:
         self.geometry, self.max_rows, self.cache_tokens = geometry, max_rows, cache_tokens
+        self.rows = self.length = 0  #: of the buffer
         self._data = torch.empty(0)
         self._layers: list[tuple[Tensor, Tensor]] = []
         self._cells: list[tuple[Tensor, Tensor]] = []
-        self._rows = self._length = 0
-        self._mood: Prefill | Decode = Prefill(0, None, 0)
+        self._mood: Prefill | Extend | Decode = Decode(0, 1, torch.empty(0))
 
-    def reserve(self, used: int, rows: int, length: int) -> None:
-        """Make room for `rows` rows of `length` tokens, keeping the first `used` rows. Grows in buckets."""
-        if rows <= self._rows and length <= self._length:
-            return
-        new_rows, new_length = bucket(rows, length, self.max_rows, self.cache_tokens)
-        if used == 0:
+    def rebuild(self, kept: Mapping[int, int], rows: int, length: int) -> None:
+        """A new buffer of `rows` rows of `length` tokens, in which row i is what row `kept[i]` was."""
+        if not kept:
             self._data = torch.empty(0)  # let go of the old buffer before the new one is made
-            self._layers, self._cells = [], []
-        old, kept = self._data, min(self._length, new_length)
+            self._layers, self._cells, self.rows, self.length = [], [], 0, 0
+        old, shared = self._data, min(self.length, length)
         g = self.geometry
         # Zeros, because a masked key of garbage NaN would still poison the product with its value.
-        data = torch.zeros(g.layers, 2, new_rows, g.heads, new_length, g.head_size, dtype=g.dtype, device=g.device)
-        if used:
-            data[:, :, :used, :, :kept] = old[:, :, :used, :, :kept]
-        self._data, self._rows, self._length = data, new_rows, new_length
+        data = torch.zeros(g.layers, 2, rows, g.heads, length, g.head_size, dtype=g.dtype, device=g.device)
+        for row, source in kept.items():
+            data[:, :, row, :, :shared] = old[:, :, source, :, :shared]
+        self._data, self.rows, self.length = data, rows, length
         self._layers = [(layer[0], layer[1]) for layer in data]
         self._cells = [(layer[0].view(-1, g.head_size), layer[1].view(-1, g.head_size)) for layer in data]
 
-    def copy(self, source: int, first: int, count: int, length: int) -> None:
-        """Copy the first `length` tokens of a row into rows first..first+count-1."""
-        self._data[:, :, first : first + count, :, :length] = self._data[:, :, source : source + 1, :, :length]
+    def copy(self, source: int, targets: Sequence[int], length: int) -> None:
+        """Copy the first `length` tokens of a row into other rows."""
+        for target in targets:
+            self._data[:, :, target, :, :length] = self._data[:, :, source, :, :length]
 
     def move(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
-        """Copy the first `length` tokens of each row in `sources` over a row in `targets`; no row is in both."""
+        """Copy the first `length` tokens of each row in `sources` over a row in `targets`, all at once."""
         device = self._data.device
         moved = self._data[..., :length, :].index_select(2, torch.tensor(sources, device=device))
         self._data[..., :length, :].index_copy_(2, torch.tensor(targets, device=device), moved)
 
-    def prefill(self, first: int, source: Tensor | None, span: int) -> None:
-        """The next forward pass is over whole prompts: see Prefill."""
-        self._mood = Prefill(first, source, span)
+    def wipe(self, row: int) -> None:
+        """Take out what is not finite: masked, it would still poison whoever has the row next."""
+        self._data[:, :, row] = 0
+
+    def prefill(self, spans: Sequence[Span], width: int) -> None:
+        """The next forward pass is over the beginnings of prompts, padded to `width`."""
+        self._mood = Prefill(self._kept(spans, width))
+
+    def extend(self, spans: Sequence[Span], width: int) -> int:
+        """The next forward pass goes on with prompts that have rows, padded to `width`. How many cells it sees."""
+        rows = [span.row for span in spans if span.row is not None]
+        length = max(span.end for span in spans)
+        near = rows == list(range(rows[0], rows[0] + len(rows)))
+        seen = slice(rows[0], rows[-1] + 1) if near else torch.tensor(rows, device=self._data.device)
+        self._mood = Extend(self._kept(spans, width), seen, length)
+        return length
 
     def decode(self, positions: Tensor, length: int) -> None:
         """The next forward pass adds one token to each of rows 0..n-1 at `positions` int64 [n]."""
         rows, heads = positions.shape[0], self.geometry.heads
-        first = torch.arange(rows * heads, device=positions.device) * self._length
+        first = torch.arange(rows * heads, device=positions.device) * self.length
         cells = (first.view(rows, heads) + positions[:, None]).view(-1)
         self._mood = Decode(rows, length, cells)
+
+    def _kept(self, spans: Sequence[Span], width: int) -> _Kept:
+        heads, kept = self.geometry.heads, [(index, span) for index, span in enumerate(spans) if span.row is not None]
+        if not kept:
+            return _Kept(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+        head = torch.arange(heads)[:, None]
+        taken = [((index * heads + head) * width + torch.arange(len(span))).view(-1) for index, span in kept]
+        cells = [
+            ((span.row * heads + head) * self.length + torch.arange(span.start, span.end)).view(-1)
+            for _, span in kept
+            if span.row is not None
+        ]
+        return _Kept(torch.cat(taken).to(self._data.device), torch.cat(cells).to(self._data.device))
 
     # ------------------------------------------------------------------------------------ what a model calls
     def update(self, keys: Tensor, values: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
@@ -121,12 +172,18 @@ class SlotCache:
                 flat_keys.index_copy_(0, cells, keys.reshape(-1, keys.shape[-1]))
                 flat_values.index_copy_(0, cells, values.reshape(-1, values.shape[-1]))
                 return all_keys[:rows, :, :length], all_values[:rows, :, :length]
-            case Prefill(first, source, span):
-                if source is not None:
-                    end = first + source.shape[0]
-                    self._layers[layer][0][first:end, :, :span] = keys[:, :, :span].index_select(0, source)
-                    self._layers[layer][1][first:end, :, :span] = values[:, :, :span].index_select(0, source)
+            case Prefill(kept):
+                self._store(kept, keys, values, layer)
                 return keys, values
+            case Extend(kept, which, length):
+                self._store(kept, keys, values, layer)
+                all_keys, all_values = self._layers[layer]
+                return all_keys[which, :, :length], all_values[which, :, :length]
+
+    def _store(self, kept: _Kept, keys: Tensor, values: Tensor, layer: int) -> None:
+        if kept.cells.numel():
+            for cells, new in zip(self._cells[layer], (keys, values), strict=True):
+                cells.index_copy_(0, kept.cells, new.reshape(-1, new.shape[-1]).index_select(0, kept.taken))
 
     def get_seq_length(self, layer: int = 0) -> int:
         return self._mood.length - 1 if isinstance(self._mood, Decode) else 0
@@ -151,7 +208,7 @@ def affordable_tokens(geometry: Geometry, wanted: int, free: int) -> int:
 
 def bucket(rows: int, length: int, max_rows: int, cache_tokens: int) -> tuple[int, int]:
     """The buffer to allocate for rows x length: rounded up where the bound on cells allows, exact where it does not."""
-    roomy_rows = min(max_rows, 1 << (rows - 1).bit_length())
+    roomy_rows = max(rows, min(max_rows, 1 << (rows - 1).bit_length()))
     step = max(LENGTH_STEP, 1 << max(0, length.bit_length() - 2))  # a quarter to a half more, at the most
     roomy_length = -(-length // step) * step
     for wanted in ((roomy_rows, roomy_length), (rows, roomy_length), (roomy_rows, length)):

@@ -7,7 +7,7 @@ adapters go on beside the copies. Knows no files, and threads as the sample engi
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,9 @@ from openrl.domain.ids import DepotKey
 from openrl.domain.policy import holds_model
 from openrl.domain.sampling import SampleResult
 from workers.model.base import BaseModel
+from workers.model.layout import LoraShape
 from workers.model.model_files import from_files, parameters, put
-from workers.sample.torch.adapters import Fetch
+from workers.sample.fetching import Fetch
 from workers.sample.torch.engine import LOAD_WAIT_SECONDS, SampleEngine, SampleRequest
 
 
@@ -84,11 +85,10 @@ class Copies:
     def cancel(self, future: "Future[SampleResult]") -> None:
         future.cancel()
 
-    def put_files(self, key: DepotKey, files: Mapping[str, bytes]) -> None:
-        """Hand over a policy that was just saved. A whole model is read from the depot when it is asked for: kept here
-        it would take memory for nothing."""
-        if not holds_model(key):
-            self.engine.put_files(key, files)
+    def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
+        """Hand over an adapter that was just saved, see Policies.put. A whole model is read from the depot when it is
+        asked for: kept here it would take memory for nothing."""
+        self.engine.put(key, shape, flat)
 
     @property
     def idle(self) -> bool:
@@ -179,6 +179,7 @@ class Copies:
         if free is None:
             return None
         put(free.engine.base, weights)
+        free.engine.forget_prefixes()
         free.key, self._loading = key, None
         return free
 

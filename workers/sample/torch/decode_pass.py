@@ -3,17 +3,20 @@
 Keeps on the device what the next step needs while the rows stay the same. Knows no requests but through the rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from workers.model.attention_rows import whole_blocks
 from workers.model.base import BaseModel
 from workers.model.lora import Mix
 from workers.sample.torch.adapters import Policies
 from workers.sample.torch.logits import Draw, Drawn
 from workers.sample.torch.masks import MaskPlan
+from workers.sample.torch.rows import Row
 from workers.sample.torch.table import Table
 
 
@@ -26,6 +29,7 @@ class _Batch:
     longest: int  #: the largest position
     draw: Draw
     mix: Mix
+    steady: bool  #: whether a row has a seed: it must get the same tokens whatever rows are beside it
 
 
 class DecodePass:
@@ -43,10 +47,10 @@ class DecodePass:
     def __call__(self) -> Drawn:
         """A token for each row of the table, in order; the rows are still to take them."""
         batch = self._batch = self._batch or self._assembled()
-        rows, length = self._table.rows, batch.longest + 1
-        self._table.cache.reserve(len(rows), len(rows), length)
+        rows, length = self._table.rows, whole_blocks(batch.longest + 1)
+        self._table.lengthen(length)
         self._table.cache.decode(batch.positions, length)
-        with self._base.mixed(batch.mix):
+        with self._base.mixed(batch.mix), self._steadied(rows, batch.steady):
             hidden = self._base.hidden(
                 batch.ids,
                 position_ids=batch.positions[:, None],
@@ -55,16 +59,21 @@ class DecodePass:
             )
             logits = self._base.head(hidden[:, 0])
         drawn = batch.draw(logits, [len(row.tokens) for row in rows])
-        batch.ids, batch.positions, batch.longest = drawn.tokens[:, None], batch.positions + 1, length
+        batch.ids, batch.positions, batch.longest = drawn.tokens[:, None], batch.positions + 1, batch.longest + 1
         return drawn
+
+    def _steadied(self, rows: Sequence[Row], wanted: bool) -> AbstractContextManager[None]:
+        return self._base.steady([row.position + 1 for row in rows]) if wanted else nullcontext()
 
     def _assembled(self) -> _Batch:
         rows, device = self._table.rows, self._base.device
-        positions = [row.position for row in rows]
+        positions, policies = [row.position for row in rows], [row.policy for row in rows]
+        steady = any(row.choice.seeded for row in rows)
         return _Batch(
             ids=torch.tensor([[row.tokens[-1]] for row in rows], device=device),
             positions=torch.tensor(positions, device=device),
             longest=max(positions),
             draw=Draw([row.choice for row in rows], device),
-            mix=self._policies.decode_mix([row.policy for row in rows]),
+            mix=self._policies.steady_mix(policies) if steady else self._policies.decode_mix(policies),
+            steady=steady,
         )

@@ -5,54 +5,68 @@ there the number of products counts, and the columns computed in vain cost littl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from workers.model.layout import LoraShape
+from workers.model.packed import PackedWeight, packs
 
-#: Up to so many rows times columns, a CPU multiplies in float32 faster than in bfloat16 (Zen 5: three times at 1 x 16).
-SMALL = 512
+#: Up to so many multiplications, a CPU does a layer's two products in float32 sooner than in bfloat16, whose products
+#: take 20 microseconds each to begin with (Emerald Rapids and Zen 5 alike).
+SMALL = 2_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """One linear layer's adapters."""
+class _Layer:
+    """One linear layer's adapters in one dtype."""
 
-    a: Tensor  #: [in, columns]
-    b: Tensor  #: [columns, out]
-    members: tuple[int, ...]  #: the adapters that change this layer, in column order
+    def __init__(self, pairs: Sequence[tuple[Tensor, Tensor]], members: tuple[int, ...], dtype: torch.dtype) -> None:
+        """`pairs` are A [rank, in], scaled, and B [out, rank]; `members` which adapters they are of."""
+        a, b = torch.cat([a for a, _ in pairs]).to(dtype), torch.cat([b for _, b in pairs], 1).to(dtype)
+        b.clamp_(torch.finfo(dtype).min, torch.finfo(dtype).max)  # rounded to infinity it would spoil other rows
+        self.members, self.dtype = members, dtype
+        self._a, self._b = a.t(), b.t()  #: [in, columns] and [columns, out]
+        self._packed = (PackedWeight(a), PackedWeight(b)) if packs(a) else None
+
+    def inner(self, x: Tensor) -> Tensor:
+        """Of all adapters for all rows, [n, columns], from `x` [n, in]."""
+        x = x.to(self.dtype)
+        return x @ self._a if self._packed is None else self._packed[0].linear(x, None)
+
+    def plus(self, inner: Tensor, y: Tensor) -> Tensor:
+        """`y` [n, out] plus what the adapters make of `inner`, in y's dtype."""
+        if self._packed is not None:
+            return self._packed[1].plus(inner, y)
+        return torch.addmm(y.to(self.dtype), inner, self._b).to(y.dtype)
 
 
 class Joined:
-    """Adapters side by side; each linear layer's are laid out when it first asks. One alone is used where it lies."""
+    """Adapters side by side; each linear layer's are laid out when it first asks."""
 
     def __init__(self, adapters: Sequence[tuple[LoraShape, Tensor]]) -> None:
         """`adapters` are shapes with flat vectors [shape.size] of one dtype and device."""
-        self.adapters = tuple(adapters)
-        self._names = [frozenset(shape.names) for shape, _ in self.adapters]
-        self._weights: dict[tuple[str, torch.dtype], _Weights | None] = {}
+        self._adapters = tuple(adapters)
+        self._names = [frozenset(shape.names) for shape, _ in self._adapters]
+        self._columns = sum(shape.rank for shape, _ in self._adapters)
+        self._full = {flat.dtype for _, flat in self._adapters} == {torch.float32}
+        self._layers: dict[tuple[str, torch.dtype], _Layer | None] = {}
 
-    @property
-    def columns(self) -> int:
-        """Ranks of all adapters together."""
-        return sum(shape.rank for shape, _ in self.adapters)
+    def layer(self, name: str, x: Tensor, y: Tensor) -> _Layer | None:
+        """By module path, to add a product of `x` [n, in] to `y` [n, out]; None where no adapter changes it."""
+        small = self._full and len(x) * self._columns * (x.shape[1] + y.shape[1]) <= SMALL
+        key = (name, torch.float32 if small else y.dtype)
+        if key not in self._layers:
+            self._layers[key] = self._laid_out(*key)
+        return self._layers[key]
 
-    def weights(self, name: str, dtype: torch.dtype) -> _Weights | None:
-        """Of one linear layer, by module path; None where no adapter changes it."""
-        key = (name, dtype)
-        if key not in self._weights:
-            self._weights[key] = self._laid_out(name, dtype)
-        return self._weights[key]
+    def owners(self, members: Sequence[int]) -> list[int]:
+        """Whose each column is."""
+        return [member for member in members for _ in range(self._adapters[member][0].rank)]
 
-    def _laid_out(self, name: str, dtype: torch.dtype) -> _Weights | None:
+    def _laid_out(self, name: str, dtype: torch.dtype) -> _Layer | None:
         members = tuple(member for member, names in enumerate(self._names) if name in names)
-        if not members:
-            return None
-        pairs = [_matrices(*self.adapters[member], name) for member in members]
-        a, b = pairs[0] if len(pairs) == 1 else (torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs], 1))
-        return _Weights(a.to(dtype).t(), b.to(dtype).t(), members)
+        pairs = [_matrices(*self._adapters[member], name) for member in members]
+        return _Layer(pairs, members, dtype) if pairs else None
 
 
 class JoinedPart:
@@ -60,52 +74,39 @@ class JoinedPart:
 
     def __init__(self, joined: Joined, index: Sequence[int]) -> None:
         self._joined, self._index = joined, tuple(index)
-        dtypes = {flat.dtype for _, flat in joined.adapters}
-        self._small = len(self._index) * joined.columns <= SMALL and dtypes == {torch.float32}
-        self._columns: dict[tuple[int, ...], _Columns] = {}
+        self._layers: dict[str, tuple[_Layer, Tensor | None] | None] = {}
+        self._others: dict[tuple[int, ...], Tensor | None] = {}
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         """`y` [n, 1, out] plus the adapters' part for `x` [n, 1, in]; without gradients."""
-        dtype = torch.float32 if self._small else y.dtype
-        weights = self._joined.weights(name, dtype)
-        if weights is None:
+        if name not in self._layers:
+            self._layers[name] = self._found(name, x[:, 0], y[:, 0])
+        found = self._layers[name]
+        if found is None:
             return y
-        columns = self._of(weights)
-        inner = x.flatten(0, 1).to(dtype) @ weights.a
-        if columns.others is not None:
-            inner.masked_fill_(columns.others, 0.0)
-        if columns.scales is not None:
-            inner.mul_(columns.scales)
-        return torch.addmm(y.flatten(0, 1).to(dtype), inner, weights.b, alpha=columns.scale).to(y.dtype).view(y.shape)
+        layer, others = found
+        inner = layer.inner(x[:, 0])
+        if others is not None:
+            inner.masked_fill_(others, 0.0)  # no product: what is there for other rows may be infinite
+        return layer.plus(inner, y[:, 0]).view(y.shape)
 
-    def _of(self, weights: _Weights) -> "_Columns":
-        if weights.members not in self._columns:
-            shapes = [self._joined.adapters[member][0] for member in weights.members]
-            self._columns[weights.members] = _columns(weights, shapes, self._index)
-        return self._columns[weights.members]
+    def _found(self, name: str, x: Tensor, y: Tensor) -> tuple[_Layer, Tensor | None] | None:
+        """The layer's adapters, and which columns are none of a row's."""
+        layer = self._joined.layer(name, x, y)
+        if layer is None:
+            return None
+        if layer.members not in self._others:
+            self._others[layer.members] = self._of_others(layer.members, x.device)
+        return layer, self._others[layer.members]
 
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """What the columns of a layer's weights mean to the rows of a batch."""
-
-    others: Tensor | None  #: bool [n, columns], true where a row does not use the column's adapter; None: all use all
-    scales: Tensor | None  #: by column, where they differ
-    scale: float  #: on top of `scales`
-
-
-def _columns(weights: _Weights, shapes: Sequence[LoraShape], index: Sequence[int]) -> _Columns:
-    device = weights.a.device
-    owners = [member for member, shape in zip(weights.members, shapes, strict=True) for _ in range(shape.rank)]
-    others = torch.tensor(owners, device=device)[None, :] != torch.tensor(index, device=device)[:, None]
-    used = others if bool(others.any()) else None
-    if len({shape.rank for shape in shapes}) == 1:
-        return _Columns(used, None, shapes[0].scale)
-    scales = [shape.scale for shape in shapes for _ in range(shape.rank)]
-    return _Columns(used, torch.tensor(scales, dtype=weights.a.dtype, device=device), 1.0)
+    def _of_others(self, members: tuple[int, ...], device: torch.device) -> Tensor | None:
+        """Bool [n, columns], true where a row does not use the column's adapter; None where all use all."""
+        owners = torch.tensor(self._joined.owners(members), device=device)
+        others = owners[None, :] != torch.tensor(self._index, device=device)[:, None]
+        return others if bool(others.any()) else None
 
 
 def _matrices(shape: LoraShape, flat: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Views of A [rank, in] and B [out, rank]."""
+    """A [rank, in] times the scale, and B [out, rank], a view."""
     a, b = shape.parts(name)
-    return flat[a].view(shape.rank, -1), flat[b].view(-1, shape.rank)
+    return flat[a].view(shape.rank, -1).float() * shape.scale, flat[b].view(-1, shape.rank)

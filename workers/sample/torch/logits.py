@@ -72,7 +72,7 @@ class Draw:
         most = scaled.amax(-1, keepdim=True)
         weights = (scaled - most).exp_()
         tokens = self._tokens(scaled, weights, np.asarray(steps, np.uint64))
-        total = most + weights.sum(-1, keepdim=True).log()
+        total = most + _sums(weights).log()
         logprobs = (scaled.gather(-1, tokens[:, None]) - total)[:, 0]
         if not self._top:
             return Drawn(tokens, logprobs)
@@ -131,12 +131,12 @@ def _draw_cut(weights: Tensor, cut: _Cut, steps: Words, luck: Luck) -> Tensor:
 def _draw_nucleus(weights: Tensor, drawn: Tensor, cut: _Cut, steps: Words, luck: Luck) -> Tensor:
     """Draw from weights [m, V] after top-p: draw from all until the token is one of those that stay, which is cheaper
     than sorting the vocabulary. A token stays if the likelier ones together have less than top-p."""
-    limit = cut.top_p * weights.sum(-1, keepdim=True)
+    limit = cut.top_p * _sums(weights)
     tokens, left = drawn.clone(), torch.arange(weights.shape[0], device=weights.device)
     for attempt in range(1, ATTEMPTS + 1):
         some = weights[left]
         mine = some.gather(-1, tokens[left, None])
-        likelier = torch.where(some > mine, some, 0.0).sum(-1, keepdim=True)
+        likelier = _sums(torch.where(some > mine, some, 0.0))
         left = left[(likelier >= limit[left])[:, 0]]
         if not left.numel():
             return tokens
@@ -145,3 +145,8 @@ def _draw_nucleus(weights: Tensor, drawn: Tensor, cut: _Cut, steps: Words, luck:
     rest = _Cut(weights.shape[-1], cut.top_p[left], cut.rows[who], left)
     tokens[left] = _draw_cut(weights[left], rest, steps[who], luck)
     return tokens
+
+
+def _sums(weights: Tensor) -> Tensor:
+    """Of each row of [n, V]. A row alone is summed as one of two: its threads would share it, in another order."""
+    return weights.expand(2, -1).sum(-1, keepdim=True)[:1] if len(weights) == 1 else weights.sum(-1, keepdim=True)

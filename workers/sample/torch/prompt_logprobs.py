@@ -5,6 +5,7 @@ in chunks of positions, so that a [prompt, vocabulary] matrix never exists. Row 
 i + 1.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,16 +38,29 @@ class PromptScores:
     alternatives: tuple[domain.Tensor, domain.Tensor] | None = None
 
 
-def score_prompt(request: SampleRequest, hidden: Tensor, head: Head, vocab_size: int) -> PromptScores:
-    """Scores from the prompt's hidden states [P, width]; `head` maps [n, width] to logits [n, vocab]."""
-    sheet = _Sheet(request)
-    rows = sheet.rows()
-    size = max(1, CHUNK_LOGITS // vocab_size)
-    for start in range(0, len(rows), size):
-        chunk = rows[start : start + size]
-        logits = head(hidden[torch.tensor(chunk, device=hidden.device)])
-        sheet.fill(chunk, torch.log_softmax(logits.float(), -1))
-    return sheet.scores()
+class Scoring:
+    """One request's scores, while its prompt is computed part by part."""
+
+    def __init__(self, request: SampleRequest) -> None:
+        self._sheet = _Sheet(request)
+        self._rows = self._sheet.rows()
+
+    @property
+    def first(self) -> int:
+        """The first position whose hidden state is needed; the prompt's last one at the latest."""
+        return self._rows[0] if self._rows else self._sheet.length - 1
+
+    def take(self, start: int, hidden: Tensor, head: Head, vocab_size: int) -> PromptScores | None:
+        """Score the positions from `start` on by their hidden states [n, width]; `head` maps [n, width] to logits
+        [n, vocab]. The scores once the last position was seen."""
+        end = start + len(hidden)
+        rows = self._rows[bisect_left(self._rows, start) : bisect_left(self._rows, end)]
+        size = max(1, CHUNK_LOGITS // vocab_size)
+        for at in range(0, len(rows), size):
+            chunk = rows[at : at + size]
+            logits = head(hidden[torch.tensor(chunk, device=hidden.device) - start])
+            self._sheet.fill(chunk, torch.log_softmax(logits.float(), -1))
+        return self._sheet.scores() if end == self._sheet.length else None
 
 
 class _Sheet:

@@ -13,46 +13,60 @@ from openrl.domain.tensor import DType
 from workers.model.arrays import to_domain
 from workers.sample.request import SampleRequest
 from workers.sample.torch.logits import Choice
-from workers.sample.torch.prompt_logprobs import PromptScores, top_logprobs
+from workers.sample.torch.prompt_logprobs import PromptScores, Scoring, top_logprobs
 from workers.sample.torch.randomness import stream
 from workers.sample.torch.stopping import Decode, Stopper
+from workers.sample.torch.strands import Strand, Tokens
 
-PrefixKey = tuple[DepotKey | None, bytes]
+#: Policy, tokens, and whether computed alone, as requests with a seed are.
+PrefixKey = tuple[DepotKey | None, bytes, bool]
 
 
 class Job:
-    """One request: its samples are placed, at once or by and by, and the future settles when all have ended."""
+    """One request: its samples are admitted, at once or by and by, and the future settles when all have ended."""
 
     def __init__(self, request: SampleRequest, decode: Decode, eos: tuple[int, ...]) -> None:
         self.request = request
         self.future: Future[SampleResult] = Future()
-        self.prefix: PrefixKey = (request.policy, np.array(request.prompt, np.int32).tobytes())
+        self.tokens: Tokens = np.array(request.prompt, np.int32)
+        self.prefix: PrefixKey = (request.policy, self.tokens.tobytes(), request.seeded)
         self.holds_policy = False
-        self.placed = 0  #: samples that were started
+        self.passed = 0  #: rounds in which others were admitted before it as there was no room for it
+        self.admitted = 0  #: samples
+        self._scoring: Scoring | None = None
         self.scores: PromptScores | None = None if request.scores_prompt else PromptScores()
+        self._begun = 0  #: samples
         self._decode, self._eos = decode, eos
         empty = None if request.params.max_tokens else _nothing(request)
         self._sequences: list[Sequence | None] = [empty] * request.num_samples
 
     @property
-    def unplaced(self) -> int:
-        """Samples still to be started."""
-        return self.request.num_samples - self.placed if self.request.params.max_tokens else 0
+    def unadmitted(self) -> int:
+        """Samples that wait for admission."""
+        return self.request.num_samples - self.admitted if self.request.params.max_tokens else 0
 
     @property
-    def started(self) -> bool:
-        """Whether nothing of it waits for admission any more."""
-        return self.unplaced == 0 and self.scores is not None
+    def scoring(self) -> Scoring | None:
+        """What scores its prompt, until that is done."""
+        if self.scores is None and self._scoring is None:
+            self._scoring = Scoring(self.request)
+        return self._scoring if self.scores is None else None
+
+    @property
+    def needed(self) -> int:
+        """The first position of the prompt whose hidden state is needed."""
+        scoring = self.scoring
+        return len(self.tokens) - 1 if scoring is None else scoring.first
 
     @property
     def over(self) -> bool:
         """Whether nobody waits for it any more: it was settled or cancelled."""
         return self.future.done()
 
-    def row(self) -> "Row":
-        """Start the next sample."""
-        self.placed += 1
-        return Row(self, self.placed - 1, Stopper(self.request.params, self._eos, self._decode))
+    def row(self, strand: Strand) -> "Row":
+        """Begin the next sample."""
+        self._begun += 1
+        return Row(self, self._begun - 1, Stopper(self.request.params, self._eos, self._decode), strand)
 
     def ended(self, sample: int, sequence: Sequence) -> None:
         self._sequences[sample] = sequence
@@ -85,9 +99,11 @@ class Job:
 class Row:
     """One sample being drawn."""
 
-    def __init__(self, job: Job, sample: int, stopper: Stopper) -> None:
+    def __init__(self, job: Job, sample: int, stopper: Stopper, strand: Strand) -> None:
         params = job.request.params
         self.job, self.sample, self.stopper = job, sample, stopper
+        self.strand = strand  #: where its keys and values are
+        self.spoilt = False  #: they may not be finite
         self.tokens: list[int] = []
         self.logprobs: list[float] = []
         self.top: list[tuple[Tensor, Tensor]] = []  #: ids and log-probabilities, each [k]
@@ -103,6 +119,11 @@ class Row:
     @property
     def policy(self) -> DepotKey | None:
         return self.job.request.policy
+
+    @property
+    def stays(self) -> bool:
+        """Whether it has a place in the batch: a sample of one token has none."""
+        return self.job.request.cells > 0
 
     @property
     def position(self) -> int:

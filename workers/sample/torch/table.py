@@ -1,14 +1,20 @@
-"""The rows of the batch: which sample sits where in the key/value cache. Knows no model.
+"""Which strand sits where in the key/value cache. Knows no model.
 
-Rows 0..n-1 are in use; where one leaves, the last one takes its place.
+Rows 0..n-1 are the samples being drawn. Behind them, in any order and with gaps, are the prompts being computed and the
+strands at rest: what finished samples left, until somebody needs the place. Where a sample leaves, the last one takes
+its place.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
-from torch import Tensor
+from openrl.domain.ids import DepotKey
+from workers.sample.torch.cache import SlotCache, bucket
+from workers.sample.torch.rows import Row
+from workers.sample.torch.strands import LEAST, Strand, Tokens, nearest
 
-from workers.sample.torch.cache import SlotCache
-from workers.sample.torch.rows import PrefixKey, Row
+#: Strands at rest make the buffer grow only while it takes at most such a part of the bound on it.
+RESTING_SHARE = 4
 
 
 class Table:
@@ -17,38 +23,202 @@ class Table:
     def __init__(self, cache: SlotCache) -> None:
         self.cache = cache
         self.rows: list[Row] = []
-        self.hidden: list[Tensor] = []  #: of each row's last prompt token, [width], for siblings that start later
+        self._strands: list[Strand | None] = []  #: by slot
+        self._starting: dict[Strand, int] = {}  #: with the rows that their samples will take
+        self._resting: dict[Strand, None] = {}  #: the one that goes first in front
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def prompts(self) -> dict[PrefixKey, int]:
-        """The prompts in the cache, each with a row that holds it."""
-        return {row.job.prefix: slot for slot, row in enumerate(self.rows)}
+    def __iter__(self) -> Iterator[Strand]:
+        return (strand for strand in self._strands if strand is not None)
 
-    def longest(self) -> int:
-        """Tokens that the longest row may come to hold."""
-        return max((row.job.request.cells for row in self.rows), default=0)
+    def nearest(self, policy: DepotKey | None, prompt: Tokens) -> tuple[Strand | None, int]:
+        """See strands.nearest; what was found at rest goes last."""
+        strand, common = nearest(self, policy, prompt)
+        if strand in self._resting:
+            self._resting[strand] = self._resting.pop(strand)
+        return strand, common
 
-    def reserve(self, more: int, length: int) -> None:
-        """Make room in the cache for `more` rows of `length` tokens behind those in use."""
-        longest = max((row.position for row in self.rows), default=0)
-        self.cache.reserve(len(self), len(self) + more, max(longest, length))
+    # ---------------------------------------------------------------------------------------------- prompts
+    def begin(self, strand: Strand, rows: int, source: Strand | None = None, common: int = 0) -> None:
+        """Give a prompt a row of the cache, and there the `common` tokens it begins with from `source`. Its samples
+        will take `rows` rows."""
+        first, length = len(self) + sum(self._starting.values()), len(strand.prompt)
+        self._grow(first + rows, length, self._roomier(length))
+        if source is not None and source.slot < 0:  # had to go
+            source, common = None, 0
+        slot = self._claim(first, source, common)
+        if source is not None and source.slot >= 0:
+            self.cache.copy(source.slot, [slot], common)
+        self._put(strand, slot)
+        strand.filled, self._starting[strand] = common, rows
 
-    def add(self, rows: Sequence[Row], hidden: Sequence[Tensor]) -> None:
-        """Samples whose prompts stand in the cache's next rows, in this order."""
+    def promise(self, strand: Strand, rows: int) -> None:
+        """A prompt's samples will take so many rows after all."""
+        self._starting[strand] = rows
+
+    def place(self, strand: Strand, rows: Sequence[Row]) -> None:
+        """A computed prompt's samples join the batch; its strand is the first one's, the others get copies."""
+        first, length = len(self), len(strand.prompt)
+        self._starting[strand] = len(rows)
+        self._grow(first + sum(self._starting.values()), length)
+        del self._starting[strand]
+        self._bring(strand, first)
+        targets = range(first + 1, first + len(rows))
+        for slot in targets:
+            self._vacate(slot, range(first, first + len(rows)))
+            self._put(replace(strand, drawn=[]), slot)
+        self.cache.copy(first, targets, length)
+        for slot, row in enumerate(rows, first):
+            row.strand = self._at(slot)
+            row.strand.drawn = row.tokens
         self.rows += rows
-        self.hidden += hidden
+
+    def abandon(self, strand: Strand) -> None:
+        """A prompt is not wanted any more, or could not be computed."""
+        self._starting.pop(strand, None)
+        self._release(strand)
+
+    def rest(self, strand: Strand) -> None:
+        """Keep a strand that has a place for those who begin alike, as long as nobody needs it."""
+        self._starting.pop(strand, None)
+        if strand.slot < 0 or strand.length < LEAST:
+            self._release(strand)
+        else:
+            self._resting[strand] = None
+
+    # ---------------------------------------------------------------------------------------------- samples
+    def lengthen(self, length: int) -> None:
+        """The longest row is about to have `length` tokens."""
+        self._grow(len(self) + sum(self._starting.values()), length)
 
     def remove(self, slots: Collection[int]) -> list[Row]:
-        """Take rows out; the last of those that stay move into their places, all at once."""
+        """Take rows out; the last of those that stay move into their places, all at once. The strands stay, at rest."""
         gone, left = set(slots), len(self) - len(slots)
         holes = sorted(slot for slot in gone if slot < left)
         movers = [slot for slot in range(left, len(self)) if slot not in gone]
-        if movers:
-            self.cache.move(movers, holes, max(self.rows[slot].position for slot in movers))
         removed = [self.rows[slot] for slot in gone]
-        for source, target in zip(movers, holes, strict=True):
-            self.rows[target], self.hidden[target] = self.rows[source], self.hidden[source]
-        del self.rows[left:], self.hidden[left:]
+        self._swap(holes, movers)
+        for hole, mover in zip(holes, movers, strict=True):
+            self.rows[hole] = self.rows[mover]
+        del self.rows[left:]
+        for row in removed:
+            (self.wipe if row.spoilt else self.rest)(row.strand)
         return removed
+
+    def wipe(self, strand: Strand) -> None:
+        """Free a row whose keys and values may not be finite."""
+        if strand.slot >= 0:
+            self.cache.wipe(strand.slot)
+        self.abandon(strand)
+
+    def forget(self, unwanted: Callable[[DepotKey | None], bool]) -> None:
+        """Drop the strands at rest of policies that are unwanted."""
+        for strand in [strand for strand in self._resting if unwanted(strand.policy)]:
+            self._release(strand)
+
+    # ----------------------------------------------------------------------------------------------- places
+    def _at(self, slot: int) -> Strand:
+        strand = self._strands[slot]
+        assert strand is not None, "somebody is there"
+        return strand
+
+    def _put(self, strand: Strand, slot: int) -> None:
+        self._strands[slot], strand.slot = strand, slot
+
+    def _release(self, strand: Strand) -> None:
+        self._resting.pop(strand, None)
+        if strand.slot >= 0:
+            self._strands[strand.slot] = None
+        strand.slot = -1
+
+    def _free(self, apart_from: Collection[int] = ()) -> list[int]:
+        return [
+            slot for slot in range(len(self), self.cache.rows) if not self._strands[slot] and slot not in apart_from
+        ]
+
+    def _claim(self, first: int, source: Strand | None, common: int) -> int:
+        """An empty slot, `first` where that can be; where all are taken, the place of a strand at rest: of the source
+        if the prompt goes on with most of it, which then need not be copied."""
+        free = self._free()
+        if free:
+            if self._strands[first] in self._resting:
+                self._move(self._at(first), free[-1])
+            return free[0] if self._strands[first] else first
+        victims = [strand for strand in self._resting if strand is not source]
+        goes_on = source in self._resting and source is not None and 2 * common >= source.length
+        victim = source if source is not None and (goes_on or not victims) else victims[0]
+        slot = victim.slot
+        self._release(victim)
+        return slot
+
+    def _vacate(self, slot: int, targets: range) -> None:
+        """Whoever is in a slot goes elsewhere, but to none of the targets; where all is taken, in the place of what
+        rests there for longest."""
+        strand = self._strands[slot]
+        if strand is None:
+            return
+        free = self._free(targets)
+        if free:
+            self._move(strand, free[-1])
+            return
+        victim = next(each for each in self._resting if each is strand or each.slot not in targets)
+        place = victim.slot
+        self._release(victim)
+        if victim is not strand:
+            self._move(strand, place)
+
+    def _move(self, strand: Strand, slot: int) -> None:
+        self.cache.copy(strand.slot, [slot], strand.length)
+        self._strands[strand.slot] = None
+        self._put(strand, slot)
+
+    def _bring(self, strand: Strand, slot: int) -> None:
+        """Move a strand to a slot; who is there takes its place."""
+        if strand.slot == slot:
+            return
+        if self._strands[slot] is None:
+            self._move(strand, slot)
+        else:
+            self._swap([strand.slot], [slot])
+
+    def _swap(self, some: Sequence[int], others: Sequence[int]) -> None:
+        if not some:
+            return
+        pairs = [*zip(some, others, strict=True)]
+        moved = [(source, target) for pair in pairs for source, target in (pair, pair[::-1])]
+        moved = [(source, target) for source, target in moved if self._at(source).length]
+        length = max(self._at(source).length for source, _ in moved)
+        self.cache.move([source for source, _ in moved], [target for _, target in moved], length)
+        for one, other in pairs:
+            mine, theirs = self._at(one), self._at(other)
+            self._put(mine, other)
+            self._put(theirs, one)
+
+    # ------------------------------------------------------------------------------------------------ growth
+    def _roomier(self, length: int) -> int:
+        """Rows to have so that no strand at rest has to go, as long as these take little."""
+        rows, longest = self.cache.rows + 1, max(self.cache.length, length)
+        wanted = self._resting and not self._free()
+        return rows if wanted and rows * longest <= self.cache.cache_tokens // RESTING_SHARE else 0
+
+    def _grow(self, needed: int, length: int, roomier: int = 0) -> None:
+        """Have a buffer for `needed` rows in use, one of them of `length` tokens. What is at rest stays where the bound
+        allows, in the rows that are there already or up to `roomier`."""
+        if max(needed, roomier) <= self.cache.rows and length <= self.cache.length:
+            return
+        used = [strand for strand in self if strand not in self._resting]
+        longest = max([length, *(max(strand.length, len(strand.prompt)) for strand in used)])
+        most = self.cache.cache_tokens // longest
+        wished = max(min(needed + len(self._resting), self.cache.rows), roomier)
+        rows, longest = bucket(max(needed, min(wished, most)), longest, self.cache.max_rows, self.cache.cache_tokens)
+        stay = [strand for strand in reversed(self._resting) if strand.length <= longest][: rows - needed]
+        for strand in [strand for strand in self._resting if strand not in set(stay)]:
+            self._release(strand)
+        used.sort(key=lambda strand: strand.slot)
+        places = [*enumerate(used), *((rows - 1 - index, strand) for index, strand in enumerate(stay))]
+        self.cache.rebuild({slot: strand.slot for slot, strand in places}, rows, longest)
+        self._strands = [None] * rows
+        for slot, strand in places:
+            self._put(strand, slot)

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from openrl.domain.ids import DepotKey
 from openrl.domain.sampling import SampleResult, SamplingParams, Sequence
 from openrl.domain.tensor import Tensor as Raw
+from workers.model.attention import NAME as ATTENTION
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.lora import Mix
@@ -44,6 +45,19 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         "query_pre_attn_scalar": 8,
     },
+    "gemma2": {
+        "sliding_window": 8,
+        "query_pre_attn_scalar": 8,
+        "attn_logit_softcapping": 3.0,
+        "final_logit_softcapping": 9.0,
+    },
+    "smollm3": {"no_rope_layers": [1, 1, 0]},
+    "phi": {},
+    "olmo2": {},
+    "glm4": {},
+    "gemma": {},
+    "starcoder2": {"sliding_window": 8},
+    "olmo3": {"sliding_window": 8},
 }
 
 
@@ -57,6 +71,12 @@ class Lab:
 
     def base(self, family: str = "llama") -> BaseModel:
         return _base(family)
+
+    def fresh(self, family: str = "llama", dtype: torch.dtype = torch.float32) -> BaseModel:
+        """A model of one's own, with weights laid out for decoding."""
+        base = BaseModel(_made(family).to(dtype), family)
+        base.pack(1 << 30)
+        return base
 
     def engine(self, base: BaseModel | None = None, **bounds: Any) -> SampleEngine:
         wanted = {"max_rows": 8, "cache_tokens": 2048, "fetch": nothing, "decode": spell, **bounds}
@@ -108,9 +128,13 @@ def lab() -> Iterator[Lab]:
 
 @cache
 def _model(family: str) -> Any:
+    return _made(family)
+
+
+def _made(family: str) -> Any:
     torch.manual_seed(7)
     config = AutoConfig.for_model(family, **SIZES, **FAMILIES[family])
-    module = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+    module = AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION, dtype=torch.float32)
     for parameter in module.parameters():  # far from uniform, so that greedy choices and masks matter
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.25)

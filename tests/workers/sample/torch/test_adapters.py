@@ -1,6 +1,7 @@
 import threading
 
 import pytest
+import torch
 
 from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
 from workers.model.adapter_files import to_files
@@ -59,10 +60,24 @@ def test_a_held_policy_is_never_dropped(policies):
 
 def test_a_policy_handed_over_is_not_fetched(lab, policies, shelf):
     policies.put("p0", *lab.adapter(lab.base(), 0))
-    policies.put_files("p1", shelf.files["p1"])
     arrived(policies, "p0")
-    arrived(policies, "p1")
     assert shelf.fetched == []
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_a_policy_handed_over_is_its_files_to_the_bit(lab, policies, shelf, rank):
+    base = lab.base()
+    shape, flat = lab.adapter(base, 0, rank, part="self_attn")
+    flat[:8] = torch.tensor([0.0, -0.0, 1e-41, -1e-41, 3e38, 1 / 3, 1e-8, -1.0])
+    shelf.files["p1"] = to_files(shape, flat, "tiny")
+    policies.put("p0", shape, flat)
+    arrived(policies, "p1")
+    (mine, handed), (theirs, read) = (policies._weights(key) for key in ("p0", "p1"))
+    assert mine == theirs
+    assert handed.dtype == read.dtype
+    assert torch.equal(handed.view(torch.int32), read.view(torch.int32))
+    flat.zero_()
+    assert handed.count_nonzero(), "the run trains on in its own memory"
 
 
 def test_handing_over_when_all_places_are_held_changes_nothing(lab, policies):
@@ -103,6 +118,23 @@ def test_more_policies_than_places_take_turns(lab, shelf):
     results = [lab.tokens(result.sequences[0]) for result in lab.run(engine, *requests)]
     assert results[:4] == results[4:]
     assert len({tuple(result) for result in results[:4]}) == 4
+
+
+def test_a_policy_on_its_way_does_not_keep_others_waiting(lab):
+    base = lab.base()
+    shelf, gate = Shelf(lab, base, 2), threading.Event()
+
+    def fetch(key):
+        if key == "p0":
+            gate.wait(10)
+        return shelf(key)
+
+    policies = Policies(base, fetch=fetch, limit=2)
+    assert policies.hold("p0")
+    arrived(policies, "p1")
+    assert not policies.ready("p0")
+    gate.set()
+    policies.close()
 
 
 def test_a_slow_policy_does_not_hold_up_other_requests(lab, shelf):

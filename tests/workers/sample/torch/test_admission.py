@@ -1,46 +1,52 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.sample.torch.admission import Room, Wish, admit, fitting, passes
+from workers.sample.torch.admission import Room, fitting, passes, shares
 
 
 def room(**changes):
-    return Room(**({"rows": 0, "length": 0, "max_rows": 8, "cache_tokens": 800, "prefill_tokens": 1000} | changes))
+    return Room(**({"rows": 0, "length": 0, "max_rows": 8, "cache_tokens": 800} | changes))
 
 
-def test_requests_come_in_by_age_until_rows_are_full():
-    assert admit([Wish(3, 50, 10), Wish(4, 50, 10), Wish(3, 50, 10), Wish(1, 50, 10)], room()) == [3, 4, 1]
+def test_rows_are_bounded_by_number_and_by_cells():
+    assert room(rows=7).fits(100)
+    assert not room(rows=8).fits(1)
+    assert not room(rows=4, length=100).fits(200)
+    assert room(rows=3, length=100).fits(200)
+    assert not room(rows=1).fits(700)
 
 
-def test_a_request_that_does_not_fit_holds_back_the_younger():
-    assert admit([Wish(1, 700, 10), Wish(1, 10, 10)], room(rows=1, length=10)) == []
+@given(st.lists(st.integers(1, 100), max_size=40))
+def test_the_cache_is_never_promised_twice(lengths):
+    free, taken = room(), []
+    for length in lengths:
+        if free.fits(length):
+            free.take(length)
+            taken.append(length)
+    assert len(taken) <= fitting(max(taken, default=0), 8, 800)
 
 
-def test_a_request_without_rows_needs_no_room():
-    assert admit([Wish(0, 0, 10)], room(rows=8, length=100)) == [0]
+@given(st.lists(st.integers(1, 500), max_size=12), st.integers(1, 600))
+def test_parts_of_prompts_stay_in_the_budget_and_the_oldest_gets_half_of_it(left, budget):
+    given_ = shares(left, budget)
+    assert sum(given_) <= budget
+    assert all(0 <= part <= whole for part, whole in zip(given_, left, strict=True))
+    if left:
+        assert given_[0] >= min(left[0], max(1, budget // 2))
+        assert given_[0] == left[0] or sum(given_) == budget
+    assert all(part in (0, whole) or part >= budget // 4 for part, whole in zip(given_[1:], left[1:], strict=True))
 
 
-def test_a_request_whose_weights_are_missing_lets_others_pass():
-    assert admit([Wish(1, 10, 10, ready=False), Wish(1, 10, 10)], room()) == [-1, 1]
+def test_a_short_prompt_goes_before_a_long_one_but_the_oldest_goes_on():
+    assert shares([10_000, 5_000, 30, 20], 100) == [50, 0, 30, 20]
+    assert shares([10_000, 60, 20], 100) == [50, 30, 20]
+    assert shares([10_000], 100) == [100]
+    assert shares([30, 5_000, 35], 100) == [30, 35, 35]
+    assert shares([], 100) == []
 
 
-def test_prompts_over_the_budget_wait_but_the_first_always_goes():
-    assert admit([Wish(1, 10, 5000), Wish(1, 10, 10)], room()) == [1]
-    assert admit([Wish(1, 10, 600), Wish(1, 10, 600), Wish(1, 10, 1)], room()) == [1]
-
-
-def test_prompts_in_the_cache_are_free():
-    assert admit([Wish(1, 10, 1000), Wish(2, 10, 0)], room()) == [1, 2]
-
-
-@given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 100), st.integers(0, 50)), max_size=12))
-def test_the_cache_is_never_promised_twice(wishes):
-    asked = [Wish(*wish) for wish in wishes]
-    granted = admit(asked, room())
-    taken = [(wish, count) for wish, count in zip(asked, granted, strict=False) if count > 0]
-    rows, longest = sum(count for _, count in taken), max((wish.length for wish, _ in taken), default=0)
-    assert rows <= fitting(longest, room())
-    assert all(count <= wish.rows for wish, count in taken)
+def test_small_parts_are_left_for_the_next_step():
+    assert shares([100] * 6, 512) == [100] * 5 + [0]
 
 
 @given(st.lists(st.integers(1, 300), max_size=20), st.integers(1, 1000))

@@ -264,3 +264,15 @@ def _datum(tokens: torch.Tensor, targets: torch.Tensor) -> Datum:
         "weights": array(torch.ones(len(targets)), DType.FLOAT32),
     }
     return Datum(tokens=array(tokens.int(), DType.INT32), inputs=inputs)
+
+
+def test_a_copy_that_is_written_over_forgets_what_it_computed_with_the_old_weights(
+    lab: Any, base: BaseModel, make_copies: Callable[..., Copies]
+) -> None:
+    copies, prompt = make_copies(limit=1), list(range(5, 60))
+    for key in (ONE, TWO):
+        (found,) = lab.run(copies, lab.ask(prompt, temperature=0.0, policy=key))
+        wanted = alone(lab, base, key, prompt)
+        assert lab.tokens(found.sequences[0]) == lab.tokens(wanted.sequences[0])
+        expected = lab.array(wanted.sequences[0].logprobs)
+        assert lab.array(found.sequences[0].logprobs) == pytest.approx(expected, abs=1e-5)

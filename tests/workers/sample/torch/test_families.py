@@ -2,7 +2,10 @@ import pytest
 import torch
 
 PROMPTS = ([5, 9, 11], list(range(20, 41)), [3], list(range(60, 72)))
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma3_text")
+FAMILIES = (
+    *("llama", "qwen2", "qwen3", "mistral", "phi", "phi3", "gemma", "gemma2", "gemma3_text"),
+    *("smollm3", "olmo2", "olmo3", "glm4", "starcoder2"),
+)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -94,3 +94,16 @@ def test_a_row_that_is_not_finite_is_told_by_its_logprob():
     drawn = Draw([Choice(stream=1), Choice(stream=2, top_p=0.9)], CPU)(logits, [0, 0])
     assert bool(drawn.logprobs[0].isfinite())
     assert bool(drawn.logprobs[1].isnan())
+
+
+def test_a_row_alone_has_the_same_bits_on_several_threads():
+    logits = torch.randn(6, 200_000, generator=torch.Generator().manual_seed(1))
+    choice, before = Choice(1.0, -1, 0.9, 11, True), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        together = Draw([choice] * 6, CPU)(logits, [0] * 6)
+        alone = [Draw([choice], CPU)(row[None], [0]) for row in logits]
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(torch.cat([each.logprobs for each in alone]), together.logprobs)
+    assert torch.equal(torch.cat([each.tokens for each in alone]), together.tokens)

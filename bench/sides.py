@@ -1,0 +1,70 @@
+"""The sides of the sampling bench: processes that serve asks, started and told what to do."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from asks import Ask, to_plain, tokens
+from driving import Load, started
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a side tells of one load."""
+
+    seconds: float
+    tokens: int  #: that were asked for and came out
+    waits: list[float]  #: seconds from each ask's arrival to its end
+    cpu_seconds: float | None = None  #: of the side's process, where it is a single one
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What all sides have in common."""
+
+    folder: str
+    dtype: str
+    threads: int
+
+
+@contextmanager
+def torch_side(name: str, model: Model, args: argparse.Namespace, policies: int = 0) -> Iterator[Load]:
+    """A side of `sample_load.py`, ready to serve."""
+    options = ["--side", name, "--policies", str(policies), "--rank", str(args.rank)]
+    env = {"OMP_NUM_THREADS": str(model.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    with _side(sys.executable, "sample_load.py", model, options, env, args.limit) as load:
+        yield load
+
+
+@contextmanager
+def vllm_side(model: Model, args: argparse.Namespace) -> Iterator[Load]:
+    """vLLM alone, from the environment that has it, ready to serve."""
+    with _side(args.vllm_python, "vllm_load.py", model, [], {}, args.limit) as load:
+        yield load
+
+
+@contextmanager
+def _side(
+    python: str, script: str, model: Model, options: Sequence[str], env: dict[str, str], limit: float
+) -> Iterator[Load]:
+    common = ["--model", model.folder, "--dtype", model.dtype, "--threads", str(model.threads)]
+    with started(python, script, [*common, *options], env, limit) as load:
+        load.until("ready")
+        yield load
+        load.ask()
+
+
+def serve(load: Load, some: Sequence[Ask], in_flight: int | None = None) -> Served:
+    """Have a side serve these and wait for it, at most `in_flight` of them at once."""
+    load.ask(asks=to_plain(some), in_flight=in_flight)
+    served = Served(**load.until("served"))
+    if served.tokens != tokens(some):
+        raise SystemExit(f"{served.tokens} tokens came out where {tokens(some)} were asked for")
+    return served
