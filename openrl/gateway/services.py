@@ -37,7 +37,7 @@ from queues.bell import ringer
 THREADS: Final = 64
 KEY_SECONDS: Final = 30.0  #: a revoked key may still be accepted for so long
 ROSTER_SECONDS: Final = 1.5  #: a model may be served for so long before it is known here
-QUEUES_SECONDS: Final = 1.0  #: counting what stands in the queues takes the ledger a while, so not too often
+QUEUES_SECONDS: Final = 2.0  #: counting what stands in the queues takes the ledger a while, so not too often
 TOUCH_SECONDS: Final = 30.0  #: a run's time of last request is written at most so often
 #: Of runs and samplers only what never changes is used, or what is checked again before it counts: the ledger knows for
 #: longer than this that a sampler's weights were removed.

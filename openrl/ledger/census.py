@@ -1,6 +1,6 @@
 """What stands in the queues and whose it is, and what one op has been through. Pure; the ledgers fill it in."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -8,6 +8,7 @@ from openrl.domain.ids import OpId, TenantId
 
 PACE_BASIS: Final = 8  #: rings that tell a pace
 MEMBERS_TOLD: Final = 100  #: of an op's members
+PAGE = 100  #: ops, runs or owners looked at in one go
 
 
 def waits_seconds(ahead: int, elapsed: float, rung: float) -> float | None:
@@ -79,15 +80,15 @@ class Census:
     def held(self, queue: str, tenant: TenantId) -> None:
         self.of(queue, tenant).held += 1
 
-    def waits(self, queue: str, tenant: TenantId, oldest: float, ops: int = 1) -> None:
+    def waits(self, queue: str, tenant: TenantId, oldest: float, ops: int = 1, *, standing: bool = False) -> None:
         count = self.of(queue, tenant)
         count.waiting += ops
+        count.standing += ops if standing else 0
         count.oldest = oldest if count.oldest is None else min(count.oldest, oldest)
 
-    def stand(self, queue: str, tenant: TenantId, ops: int, seconds: float, rung: float) -> None:
-        """So many of those that wait stand in line, and its pace."""
-        count = self.of(queue, tenant)
-        count.standing, count.pace = ops, (seconds, rung)
+    def paced(self, queue: str, tenant: TenantId, seconds: float, rung: float) -> None:
+        """At which pace those that stand leave the line."""
+        self.of(queue, tenant).pace = (seconds, rung)
 
     def told(self) -> list[QueueLoad]:
         """By name; those with slots alone too."""
@@ -96,10 +97,15 @@ class Census:
             QueueLoad(
                 name=name,
                 slots=self.slots.get(name, 0),
-                shares=tuple(self._share(tenant, count) for tenant, count in sorted(self.counts.get(name, {}).items())),
+                shares=tuple(self._shares(name)),
             )
             for name in names
         ]
+
+    def _shares(self, queue: str) -> Iterator[Share]:
+        for tenant, count in sorted(self.counts.get(queue, {}).items()):
+            if count.waiting or count.held:
+                yield self._share(tenant, count)
 
     def _share(self, tenant: TenantId, count: _Count) -> Share:
         return Share(
@@ -111,19 +117,35 @@ class Census:
         )
 
 
-def read_census(answer: Sequence[Any]) -> list[QueueLoad]:
-    """What `census.lua` answers."""
-    now, slots, found = answer
-    census = Census(float(now), {slots[at].decode(): int(slots[at + 1]) for at in range(0, len(slots), 2)})
-    for what, queue, tenant, *numbers in found:
-        name, owner = queue.decode(), TenantId(tenant.decode())
-        if what == b"held":
-            census.held(name, owner)
-        elif what == b"waits":
-            census.waits(name, owner, float(numbers[1]), int(numbers[0]))
-        else:
-            census.stand(name, owner, int(numbers[0]), float(numbers[1]), float(numbers[2]))
+def take_census(page: Callable[..., Sequence[Any]]) -> list[QueueLoad]:
+    """By pages that `census.lua` answers: others use the ledger in between, so what moves meanwhile may count twice or
+    not at all."""
+    now, found, _ = page("lines", 0, 0)
+    census = Census(float(now))
+    _read(census, found)
+    parts: list[tuple[str, ...]] = [("ready",), ("held",), ("gaps",)]
+    parts += [("standing", queue, tenant) for queue, counts in census.counts.items() for tenant in counts]
+    for part, *of in parts:
+        start, looked = 0, PAGE
+        while looked == PAGE:
+            _, found, looked = page(part, start, start + PAGE - 1, *of)
+            _read(census, found)
+            start += looked
     return census.told()
+
+
+def _read(census: Census, found: Sequence[Sequence[Any]]) -> None:
+    for what, name, *rest in found:
+        queue, words = name.decode(), [word.decode() if isinstance(word, bytes) else word for word in rest]
+        match what:
+            case b"slots":
+                census.slots[queue] = census.slots.get(queue, 0) + int(words[0])
+            case b"pace":
+                census.paced(queue, TenantId(words[0]), float(words[1]), float(words[2]))
+            case b"held":
+                census.held(queue, TenantId(words[0]))
+            case b"waits" | b"stands":
+                census.waits(queue, TenantId(words[0]), float(words[2]), int(words[1]), standing=what == b"stands")
 
 
 def read_life(answer: Sequence[Any]) -> Life | None:

@@ -492,7 +492,8 @@ class MemoryLedger:
                     self._count(row, census)
             for name, line in self._lines.items():
                 for tenant, ops, pace in line.waits():
-                    census.stand(name, tenant, ops, self._clock() - pace.since, pace.rung)
+                    census.paced(name, tenant, self._clock() - pace.since, pace.rung)
+                    census.of(name, tenant).standing = ops
             return census.told()
 
     def _count(self, row: _Row, census: Census) -> None:

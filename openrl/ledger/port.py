@@ -229,7 +229,7 @@ class Ledger(Protocol):
         ...
 
     def queues(self) -> list[QueueLoad]:
-        """What stands in every queue that has ops or slots, and whose it is."""
+        """What stands in every queue that has ops or slots, and whose it is; counted in several round trips."""
         ...
 
     def life(self, op_id: OpId) -> Life | None:

@@ -33,7 +33,7 @@ from openrl.domain.op import Bell, Op, SampleOp, Status, TrainAction, TrainOp, c
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
-from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_census, read_life, waits_seconds
+from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_life, take_census, waits_seconds
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
@@ -319,7 +319,7 @@ class RedisLedger:
         return Place(ahead=ahead, seconds=waits_seconds(ahead, float(elapsed), float(rung)))
 
     def queues(self) -> list[QueueLoad]:
-        return read_census(self._call("census"))
+        return take_census(lambda *page: self._call("census", *page))
 
     def life(self, op_id: OpId) -> Life | None:
         return read_life(self._call("life", op_id, MEMBERS_TOLD))

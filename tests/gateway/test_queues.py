@@ -74,7 +74,7 @@ def test_the_ledger_is_not_asked_by_every_request(own, gateway, monkeypatch):
     real = gateway.services.ledger.queues
     monkeypatch.setattr(gateway.services.ledger, "queues", lambda: asked.append(1) or real())
     queues(own), queues(own)
-    assert len(asked) == 1 and services_module.QUEUES_SECONDS <= 1.0
+    assert len(asked) == 1 and services_module.QUEUES_SECONDS <= 2.0
     assert isinstance(gateway.services._queues, Memo)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from openrl.domain.errors import OpCancelled
 from openrl.domain.ids import OpId
+from openrl.ledger import census
 from openrl.ledger.census import MEMBERS_TOLD
 from openrl.ledger.port import Brings
 
@@ -141,3 +142,15 @@ def test_of_many_members_the_first_are_told(scene):
     members = [scene.sample(number) for number in range(MEMBERS_TOLD + 5)]
     life = scene.ledger.life(scene.joined(*members, on_failure="run"))
     assert life.members == MEMBERS_TOLD + 5 and [op for op, _ in life.after] == members[:MEMBERS_TOLD]
+
+
+def test_a_census_of_several_pages_counts_everything_once(scene, monkeypatch):
+    monkeypatch.setattr(census, "PAGE", 3)
+    scene.ledger.stay("", Brings(line=LINE, slots=16))
+    ops = [scene.sample(number, f"t{number % 2}", sampler=f"s{number % 7}", line=LINE) for number in range(28)]
+    for number in range(7):
+        scene.turn(0, run=f"r{number}")
+        scene.turn(1, run=f"gap{number}", tenant="bert")
+    for op in ops[:4]:
+        scene.claim(op)
+    assert shares(scene) == {LINE: {"t0": (12, 2), "t1": (12, 2)}, "q": {"anna": (7, 0), "bert": (7, 0)}}
