@@ -39,6 +39,13 @@ def test_wherever_a_stream_breaks_it_goes_on_behind_the_last_whole_event():
         assert seen == len(before) == (cut >= len(blocks[0]))
         rest = list(reading.feed(b"".join(blocks[seen:])))
         assert [event.fields["n"] for event in before + rest] == [1, 2]
+        assert reading.reopen()["last-event-id"] == "2"
+
+
+def test_an_event_without_an_id_moves_nothing():
+    reading = Reading()
+    list(reading.feed(b"id: 4\nevent: group\ndata: {}\n\nevent: news\ndata: {}\n\n"))
+    assert reading.reopen()["last-event-id"] == "4"
 
 
 def test_a_comment_before_the_first_event_moves_nothing():

@@ -54,7 +54,8 @@ def test_a_batch_that_waits_tells_why(client, gateway, monkeypatch):
 
     told, hold = shown(monkeypatch, True), threading.Event()
     monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.05)
-    monkeypatch.setattr(services.Services, "why_waiting", lambda self, record: "the sky is grey")
+    reasons = iter(["nobody knows yet"])
+    monkeypatch.setattr(services.Services, "why_waiting", lambda self, record: next(reasons, "the sky is grey"))
     gateway.worker.before = lambda op: hold.wait(20)
     batch = create(client)
     reading = threading.Thread(target=batch.results)
