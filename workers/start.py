@@ -80,14 +80,14 @@ def _join(place: Place, settings: Settings) -> "Member":
 
 
 def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None) -> None:
-    from workers.device.station import equip
     from workers.sample import tasks as sample_tasks
     from workers.train import tasks as train_tasks
 
+    engine = _sample_engine(role, settings)
     member = None if place is None else _join(place, settings)
     with opened(settings, ringer(app)) as here, ExitStack() as closing:
         trains, samples = role is not Role.SAMPLE, role is not Role.TRAIN
-        card = equip(here, settings, closing, trains=trains, samples=samples, member=member)
+        card = _equip(here, settings, closing, engine, trains=trains, samples=samples, member=member)
         queues = []
         if trains:
             train_tasks.register(app)
@@ -104,6 +104,36 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
         signals.worker_ready.connect(lambda **_: here.keeper.offer(*offer), weak=False)
         _announce_and_sweep(here, role, (card,), threads, closing)
         _consume(app, here, role, queues, pool="threads", concurrency=threads, events=settings.worker.events)
+
+
+def _sample_engine(role: Role, settings: Settings) -> str:
+    from workers.model.devices import choose_device
+    from workers.sample.choice import choose_engine
+
+    engine, why = choose_engine(settings.sample.engine, role, choose_device(settings.worker.device).type)
+    if role is not Role.TRAIN:
+        log.info("sample engine: %s (%s)", engine, why, extra={"action": "start"})
+    return engine
+
+
+def _equip(
+    here: Station,
+    settings: Settings,
+    closing: ExitStack,
+    engine: str,
+    *,
+    trains: bool,
+    samples: bool,
+    member: "Member | None",
+) -> ModelCard:
+    """Each engine's modules are imported where it runs only."""
+    if engine == "vllm":
+        from workers.sample.vllm.station import equip as equip_vllm
+
+        return equip_vllm(here, settings, closing)
+    from workers.device.station import equip
+
+    return equip(here, settings, closing, trains=trains, samples=samples, member=member)
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:
@@ -192,5 +222,5 @@ def _consume(
         redirect_stdouts=False,
     )
     worker.start()
-    if worker.exitcode:
-        raise SystemExit(worker.exitcode)
+    if worker.exitcode or here.broken:
+        raise SystemExit(worker.exitcode or here.broken)

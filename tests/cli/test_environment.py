@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from openrl.cli.environment import child_env, variables
-from openrl.config import Gateway, Settings, Train, Worker, load
+from openrl.config import Gateway, Sample, Settings, Train, Vllm, Worker, load
 
 SETTINGS = Settings(
     data_dir=Path("/data"),
@@ -11,6 +11,7 @@ SETTINGS = Settings(
     base_model="tiny",
     gateway=Gateway(port=8123),
     train=Train(pack_tokens=99),
+    sample=Sample(engine="torch", vllm=Vllm(extra='{"block_size": 32, "more": ["a", "b"]}')),
     worker=Worker(device="cpu", dtype="float32"),
 )
 

@@ -1,6 +1,6 @@
 import pytest
 
-from openrl.config import Settings, Train
+from openrl.config import Sample, Settings, Train
 from openrl.domain.errors import SettingInvalid
 from workers import start
 
@@ -27,3 +27,8 @@ def test_torchrun_starts_no_full_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     with pytest.raises(SettingInvalid, match=r"OPENRL_TRAIN__FULL_RUNS: .*\(no torchrun\)"):
         start.run("train", Settings(redis_url="redis://localhost:1", train=Train(full_runs=True)))
+
+
+def test_a_worker_that_trains_and_samples_does_not_start_with_vllm() -> None:
+    with pytest.raises(SettingInvalid, match=r"OPENRL_SAMPLE__ENGINE: .*workers of its own"):
+        start.run("device", Settings(redis_url="redis://localhost:1", sample=Sample(engine="vllm")))

@@ -9,8 +9,9 @@ from openrl.catalog.repository import Catalog
 from openrl.config import Settings
 from openrl.domain.model import ModelCard
 from openrl.machine import free_memory_bytes
-from openrl.models.catalogue import find, resolve
+from openrl.models.catalogue import resolve
 from workers.admission import Admitted
+from workers.card import card_of
 from workers.device.loop import DeviceLoop
 from workers.device.policies import policy_source
 from workers.device.training import pack_tokens, train, trainer_on
@@ -19,7 +20,7 @@ from workers.expiry import expire, prune, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
-from workers.sample.rollouts import Renderer, RollOuts
+from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
 from workers.sample.torch.trial import check_decoding
@@ -56,7 +57,7 @@ def equip(
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
     if sampler is not None:
-        here.works["sample"] = RollOuts(SampleWork(sampler, loop), renderer_of(source))
+        here.works["sample"] = RollOuts(SampleWork(sampler, loop.wake), renderer_of(source))
     loop.start()
     closing.callback(loop.stop)
     if trainer is not None:
@@ -65,7 +66,15 @@ def equip(
         closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
         saving = Saving(here.depot, catalog, sampler.put if sampler is not None else None)
         train(here, settings, closing, trainer, loop, saving)
-    card = _card(base, source, settings, trains=trains, samples=samples)
+    card = card_of(
+        source,
+        settings,
+        architecture=base.architecture,
+        vocab_size=base.vocab_size,
+        context_length=base.context_length,
+        trains=trains,
+        samples=samples,
+    )
     here.works.update({name: Admitted(work, card) for name, work in here.works.items()})
     return card
 
@@ -92,12 +101,6 @@ def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
     expire(catalog, here.depot)
     prune(catalog, here.ledger, here.depot, settings.retention)
     release(catalog, here.ledger, here.depot, settings.retention)
-
-
-def renderer_of(source: str) -> Renderer:
-    from transformers import AutoTokenizer
-
-    return Renderer(AutoTokenizer.from_pretrained(source))
 
 
 def _sampler(here: Station, base: BaseModel, source: str, settings: Settings, closing: ExitStack) -> Copies:
@@ -130,20 +133,3 @@ def _sampler(here: Station, base: BaseModel, source: str, settings: Settings, cl
     closing.callback(sampler.close)
     closing.callback(give_up)
     return sampler
-
-
-def _card(base: BaseModel, source: str, settings: Settings, *, trains: bool, samples: bool) -> ModelCard:
-    listed = find(settings.base_model)
-    names = {source, *settings.model_aliases, *((listed.name, *listed.aliases) if listed else ())}
-    return ModelCard(
-        name=settings.base_model,
-        aliases=tuple(sorted(names - {settings.base_model})),
-        tokenizer_id=source,
-        architecture=base.architecture,
-        vocab_size=base.vocab_size,
-        context_length=base.context_length,
-        max_lora_rank=settings.train.max_lora_rank,
-        full_runs=trains and settings.train.full_runs,
-        trainable=trains,
-        sampleable=samples,
-    )

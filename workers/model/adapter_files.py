@@ -59,7 +59,7 @@ def from_files(layout: ModelLayout, files: Mapping[str, bytes]) -> tuple[LoraSha
 
     Modules of smaller rank are padded with zeros. Raises AdapterUnsupported naming what does not fit.
     """
-    config, pairs = _config(files), _pairs(layout, files)
+    config, pairs = config_of(files), _pairs(layout, files)
     shape = LoraShape(layout, max(a.shape[0] for a, _ in pairs.values()), pairs)
     flat = torch.zeros(shape.size)
     for target in shape.targets:
@@ -73,7 +73,8 @@ def from_files(layout: ModelLayout, files: Mapping[str, bytes]) -> tuple[LoraSha
     return shape, flat
 
 
-def _config(files: Mapping[str, bytes]) -> dict[str, Any]:
+def config_of(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """An adapter's settings. Raises AdapterUnsupported where it is not plain LoRA."""
     try:
         config = json.loads(files[CONFIG])
     except (KeyError, ValueError) as error:

@@ -53,6 +53,13 @@ class Renderer:
         return ids
 
 
+def renderer_of(source: str) -> Renderer:
+    """By the tokenizer in that folder; one of its own, since others may use theirs in other threads."""
+    from transformers import AutoTokenizer
+
+    return Renderer(AutoTokenizer.from_pretrained(source))
+
+
 class RollOuts:
     """A `Work` that does RollOuts with one that does samples, to which all else goes as it is."""
 

@@ -1,8 +1,8 @@
 """Sample ops, carried out: hands an op to the sample engine and waits for its future."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from typing import Any, Protocol
 
 from openrl.domain.errors import ClaimLost, Draining
 from openrl.domain.ids import OpId
@@ -10,20 +10,14 @@ from openrl.domain.op import Sample, SampleOp
 from openrl.domain.outcome import Sampled
 from openrl.domain.sampling import SampleResult
 from openrl.ledger.port import Held
-from workers.device.loop import DeviceLoop
+from workers.sample.port import Sampler
 from workers.sample.request import SampleRequest
 
 
-class Sampler(Protocol):
-    """What the work needs of a sample engine."""
-
-    def submit(self, request: SampleRequest, /) -> Future[SampleResult]: ...
-    def cancel(self, future: Future[SampleResult], /) -> None: ...
-
-
 class SampleWork:
-    def __init__(self, engine: Sampler, loop: DeviceLoop[Any]) -> None:
-        self._engine, self._loop = engine, loop
+    def __init__(self, engine: Sampler, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` tells whoever drives the engine that there is something to do; an engine may drive itself."""
+        self._engine, self._wake = engine, wake
         self._lock = threading.Lock()
         self._running: dict[OpId, Future[SampleResult]] = {}
         self._draining = False
@@ -36,7 +30,7 @@ class SampleWork:
                 raise Draining
             request = SampleRequest.of(op.action, tenant=op.tenant, sampler=op.sampler)
             future = self._running[op.id] = self._engine.submit(request)
-        self._loop.wake()
+        self._wake()
         try:
             return Sampled(result=future.result())
         except CancelledError:
@@ -51,7 +45,7 @@ class SampleWork:
             future = self._running.get(op_id)
         if future is not None:
             self._engine.cancel(future)
-            self._loop.wake()
+            self._wake()
 
     def drain(self) -> None:
         with self._lock:
@@ -59,4 +53,4 @@ class SampleWork:
             running = list(self._running.values())
         for future in running:
             self._engine.cancel(future)
-        self._loop.wake()
+        self._wake()

@@ -1,0 +1,1 @@
+"""The vLLM sample engine: vLLM's AsyncLLM behind the port of sample engines."""
