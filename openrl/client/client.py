@@ -1,4 +1,4 @@
-"""The client: reward functions run where the service keeps its workers, called like a local function."""
+"""The client: rollouts, and reward functions that run where the service keeps its workers, called like local ones."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx
 
 from openrl.client.errors import KeyMissing, WorkFailed
+from openrl.client.rollouts import Rollouts
 from openrl.client.scores import Score, scores_of
 from openrl.client.transport import Transport
 
@@ -31,11 +32,9 @@ class Client:
         patience_seconds: float = 300.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        key = api_key or os.environ.get("OPENRL_API_KEY") or os.environ.get("TINKER_API_KEY")
-        if not key:
-            raise KeyMissing
-        url = base_url or os.environ.get("OPENRL_BASE_URL") or os.environ.get("TINKER_BASE_URL") or DEFAULT_URL
+        url, key = address(base_url, api_key)
         self._transport = Transport(url, key, patience_seconds=patience_seconds, transport=transport)
+        self.rollouts = Rollouts(self._transport)
 
     def score(
         self,
@@ -88,6 +87,14 @@ class Client:
                 raise WorkFailed(**op["error"])
             if op["status"] == "done":
                 return op["result"]
+
+
+def address(base_url: str | None, api_key: str | None) -> tuple[str, str]:
+    """URL and key, of the environment where they are not given. Raises KeyMissing."""
+    key = api_key or os.environ.get("OPENRL_API_KEY") or os.environ.get("TINKER_API_KEY")
+    if not key:
+        raise KeyMissing
+    return base_url or os.environ.get("OPENRL_BASE_URL") or os.environ.get("TINKER_BASE_URL") or DEFAULT_URL, key
 
 
 def _as_text(values: Mapping[str, object]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from openrl.gateway.routes import (
     checkpoints,
     futures,
     models,
+    queues,
     rollouts,
     sampling,
     scores,
@@ -39,6 +40,6 @@ def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
     app.add_middleware(KeyCheck)
     faults.install(app)
     tinkers = (service, sessions, models, weights, training, sampling, futures, checkpoints)
-    for noun in (*tinkers, scores, rollouts, workers):
+    for noun in (*tinkers, scores, rollouts, queues, workers):
         app.include_router(noun.router)
     return app

@@ -48,7 +48,7 @@ if row[2] ~= '' then
   redis.call('ZADD', p .. 'holders', stamp(now + tonumber(ARGV[5])), ARGV[4])
   lease = redis.call('HMGET', at, 'epoch', 'snapshot', 'snapshot_turn')
 end
-redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4])
+redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4], 'claimed', stamp(now))
 redis.call('ZREM', p .. 'ready', id)
 if row[7] then answered(row[7], row[8], id) end
 redis.call('ZADD', p .. 'held', stamp(now + tonumber(ARGV[5])), id)

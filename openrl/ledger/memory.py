@@ -30,11 +30,12 @@ from openrl.domain.op import SETTLED, Bell, Op, RewardOp, Status, TrainOp, chang
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.domain.rollout import Graded, OnFailure
 from openrl.ledger.batches import Batch, Kept
+from openrl.ledger.census import MEMBERS_TOLD, Census, Life, QueueLoad, waits_seconds
 from openrl.ledger.joins import Joins, members_of
 from openrl.ledger.leases import Leases
 from openrl.ledger.lines import Line
 from openrl.ledger.policies import PolicyUse
-from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept, waits_seconds
+from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept
 from openrl.ledger.turns import Turns
 
 
@@ -49,6 +50,8 @@ class _Row:
     settled_by: int | None = None  #: epoch
     rings: int = 0
     due: float | None = None  #: when to ring again, when a hold lapses, or when it settled; None while blocked
+    holder: str = ""  #: that has it, or had it as it settled
+    claimed: float | None = None
     result: Result | None = None
     failure: Failure | None = None
 
@@ -230,6 +233,7 @@ class MemoryLedger:
             self._to_ring.append(row.bell.at(freer))
             return None
         row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
+        row.holder, row.claimed = self._holder, self._clock()
         row.attempts += 1
         row.epoch += 1
         if row.bell.line:
@@ -436,6 +440,7 @@ class MemoryLedger:
             return
         row = self._rows[op_id]
         row.status, row.rings, row.due = Status.WAITING, 0, self._clock() + self._limits.ring_again_seconds
+        row.holder = ""
         self._to_ring.append(self._bell(row))
 
     def _ring_all(self) -> None:
@@ -478,6 +483,50 @@ class MemoryLedger:
                 return None
             ahead, pace = found
             return Place(ahead=ahead, seconds=waits_seconds(ahead, self._clock() - pace.since, pace.rung))
+
+    def queues(self) -> list[QueueLoad]:
+        with self._lock:
+            census = Census(self._clock(), self._leases.brought())
+            for row in self._rows.values():
+                if row.status not in SETTLED and not self._waits_for_others(row.op):
+                    self._count(row, census)
+            for name, line in self._lines.items():
+                for tenant, ops, pace in line.waits():
+                    census.paced(name, tenant, self._clock() - pace.since, pace.rung)
+                    census.of(name, tenant).standing = ops
+            return census.told()
+
+    def _count(self, row: _Row, census: Census) -> None:
+        queue = row.bell.line or row.bell.queue
+        if row.status is Status.HELD:
+            census.held(queue, row.op.tenant)
+        else:
+            census.waits(queue, row.op.tenant, row.appended)
+
+    def _waits_for_others(self, op: Op) -> bool:
+        """Those behind one that does in its run, too."""
+        first = self._runs[op.run].here if isinstance(op, TrainOp) else op.id
+        return first in self._joins.pending
+
+    def life(self, op_id: OpId) -> Life | None:
+        with self._lock:
+            row = self._rows.get(op_id)
+            if row is None:
+                return None
+            over = row.status in SETTLED
+            members = () if over else members_of(row.op)
+            rung = not over and row.due is not None
+            return Life(
+                now=self._clock(),
+                appended=row.appended,
+                rung_again=row.rings if rung else None,
+                holder=row.holder,
+                claimed=row.claimed,
+                settled=row.due if over else None,
+                line="" if over else row.bell.line,
+                after=tuple((each, self._rows[each].status) for each in members[:MEMBERS_TOLD]),
+                members=len(members),
+            )
 
     def waiting(self, tenant: TenantId) -> int:
         with self._lock:

@@ -15,6 +15,7 @@ from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Bell, Op, TrainOp
 from openrl.domain.outcome import Failure, Record, Result
 from openrl.ledger.batches import Batch
+from openrl.ledger.census import Life, QueueLoad
 
 Ring = Callable[[Bell], None]
 
@@ -22,7 +23,6 @@ Ring = Callable[[Bell], None]
 UNSERVED_SLOTS: Final = 8
 #: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
 BELLS_AT_ONCE: Final = 16
-PACE_BASIS: Final = 8  #: rings that tell a pace
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
 POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
@@ -107,11 +107,6 @@ class Swept:
     forgotten: int = 0  #: settled ops past their keeping time
     moved: int = 0  #: ops rung that stood in line
     let_go: int = 0  #: joined ops that waited for nothing any more
-
-
-def waits_seconds(ahead: int, elapsed: float, rung: float) -> float | None:
-    """Until an op with so many ahead of it is rung, where so many were rung in the time elapsed."""
-    return (ahead + 1) * elapsed / rung if rung >= PACE_BASIS else None
 
 
 class Ledger(Protocol):
@@ -231,6 +226,14 @@ class Ledger(Protocol):
 
     def place(self, op_id: OpId) -> Place | None:
         """Where an op stands in its line; None for one that does not."""
+        ...
+
+    def queues(self) -> list[QueueLoad]:
+        """What stands in every queue that has ops or slots, and whose it is; counted in several round trips."""
+        ...
+
+    def life(self, op_id: OpId) -> Life | None:
+        """What an op has been through; None for one never recorded or forgotten."""
         ...
 
     def waiting(self, tenant: TenantId) -> int:

@@ -33,6 +33,7 @@ from openrl.domain.op import Bell, Op, SampleOp, Status, TrainAction, TrainOp, c
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
+from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_life, take_census, waits_seconds
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
@@ -49,7 +50,6 @@ from openrl.ledger.port import (
     Ring,
     Shelf,
     Swept,
-    waits_seconds,
 )
 from openrl.ledger.rows import (
     batch_fields,
@@ -318,6 +318,12 @@ class RedisLedger:
         ahead, elapsed, rung = answer
         return Place(ahead=ahead, seconds=waits_seconds(ahead, float(elapsed), float(rung)))
 
+    def queues(self) -> list[QueueLoad]:
+        return take_census(lambda *page: self._call("census", *page))
+
+    def life(self, op_id: OpId) -> Life | None:
+        return read_life(self._call("life", op_id, MEMBERS_TOLD))
+
     def waiting(self, tenant: TenantId) -> int:
         with told_apart():
             return int(cast(bytes | None, self._client.hget(self._keys.tenants, tenant)) or 0)
@@ -424,6 +430,7 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
         *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
+        *("census", "life"),
         *("open_batch", "close_batch"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}

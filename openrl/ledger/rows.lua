@@ -2,9 +2,10 @@
 --
 -- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
 --
--- op:<id>      hash    kind tenant once run turn sampler number policy batch group label appended status attempts epoch;
---                      while unsettled also body_at body bell holder line (of those that stand in one) rings (once it
---                      was rung) after on_failure pending; when settled also result_at result result_kind failure sums
+-- op:<id>      hash    kind tenant once run turn sampler number policy batch group label appended status attempts epoch
+--                      holder claimed (when it last was); while unsettled also body_at body bell line (of those that
+--                      stand in one) rings (once it was rung) after on_failure pending; when settled also result_at
+--                      result result_kind failure sums
 --                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it
 -- tenants      hash    tenant -> unsettled ops
@@ -110,7 +111,7 @@ local function settle(id, status, applied, ...)
   local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[12]
   redis.call('HSET', key, 'status', status, ...)
   if row[9] then leave_joins(id) end
-  redis.call('HDEL', key, 'bell', 'holder', 'rings', 'line', 'after', 'on_failure', 'pending')
+  redis.call('HDEL', key, 'bell', 'rings', 'line', 'after', 'on_failure', 'pending')
   redis.call('ZREM', p .. 'ready', id)
   redis.call('ZREM', p .. 'held', id)
   redis.call('ZADD', p .. 'endings', stamp(now), id)

@@ -6,21 +6,8 @@ import httpx
 import pytest
 
 import openrl
-from openrl.client import KeyMissing, RequestRefused, Score, ServiceUnreachable, WorkFailed
+from openrl.client import BatchFailed, KeyMissing, RequestRefused, Score, ServiceUnreachable, TinkerMissing, WorkFailed
 from openrl.client.scores import scores_of
-from openrl.gateway.doubles import toy_gateway
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory):
-    with toy_gateway(tmp_path_factory.mktemp("gateway")) as up:
-        yield up
-
-
-@pytest.fixture
-def client(gateway):
-    with openrl.Client(gateway.url, gateway.key) as client:
-        yield client
 
 
 def test_the_client_needs_nothing_of_the_servers():
@@ -122,5 +109,7 @@ def test_errors_survive_pickling():
         WorkFailed("E", "m", "user"),
         ServiceUnreachable("u", 1.0, "x"),
         KeyMissing(),
+        BatchFailed("b", {"E": 2}),
+        TinkerMissing(),
     ):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
