@@ -12,7 +12,7 @@ from workers.sample.torch.starting import Starting
 from workers.sample.torch.table import Table
 from workers.sample.torch.waiting import Waiting
 
-#: Rounds in which others may go past a request that the cache has no room for.
+#: Rounds in which others are let in before a request that the cache has no room for.
 PATIENCE = 16
 
 
@@ -22,7 +22,8 @@ class Gate:
 
     def admit(self, prefill_tokens: int) -> None:
         """Start what fits, each sample in turn. A tenant that has so many prompt tokens on their way waits for them.
-        Where no row is free, only who is first may go without one."""
+        Others go past what does not fit, of its own tenant too, but once that was so for PATIENCE rounds they wait
+        until it does. Where no row is free, only who is first may go without one."""
         rotation = self._waiting.rotation
         rotation.new_round()
         if rotation.first() is None:
@@ -40,7 +41,7 @@ class Gate:
                 return
             else:
                 passed.append(job)
-                rotation.pass_over()
+                rotation.pass_over_line()
 
     def _let_in(self, job: Job, room: Room, pending: Counter[str], prefill_tokens: int) -> bool:
         """Admit one sample, or the scoring of a prompt, if there is room."""
