@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from workers.model.base import BaseModel
+from workers.model.finite import all_finite
 from workers.sample.torch.admission import passes, shares
 from workers.sample.torch.cache import Span
 from workers.sample.torch.decoding import Decoding
+from workers.sample.torch.drawing import weights_give_nonsense
 from workers.sample.torch.logits import Draw, Drawn
 from workers.sample.torch.prompt_logprobs import Scoring
 from workers.sample.torch.prompt_pass import PromptPass
@@ -178,6 +180,9 @@ class Starting:
         """A part has been computed: its hidden states are [span, width]."""
         self.prompt_tokens += len(span)
         start.strand.filled = span.end
+        if not all_finite(states):
+            self._fail(start, weights_give_nonsense())
+            return
         for job in start.jobs:
             scoring = job.scoring
             if scoring is not None and not job.over:
@@ -225,14 +230,12 @@ class Starting:
         )
 
     def _leave(self, start: Start, staying: list[Row]) -> None:
-        """The samples go on in the batch; what nobody goes on with stays at rest, unless it could spoil others."""
+        """The samples go on in the batch; what nobody goes on with stays at rest."""
         try:
             if staying:
                 self._table.place(start.strand, staying)
-            elif start.strand.last is not None and bool(torch.isfinite(start.strand.last).all()):
-                self._table.rest(start.strand)
             else:
-                self._table.wipe(start.strand)
+                self._table.rest(start.strand)
         except Exception as error:
             self._fail(start, error)
         else:
