@@ -9,6 +9,7 @@ from collections import Counter
 from workers.sample.torch.admission import Room
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
+from workers.sample.torch.starts import PART
 from workers.sample.torch.table import Table
 from workers.sample.torch.waiting import Waiting
 
@@ -65,8 +66,8 @@ class Gate:
 
     def _needs_no_row(self, job: Job, prefill_tokens: int) -> bool:
         """Whether all can be had from one pass over the prompt."""
-        length = len(job.request.prompt)
-        return not job.request.cells and (length <= prefill_tokens or length > self._table.cache.cache_tokens)
+        most = PART if job.request.seeded else max(PART, prefill_tokens)
+        return not job.request.cells and len(job.request.prompt) <= most
 
     def _room(self) -> Room:
         cells = [row.job.request.cells for row in self._table.rows] + [start.cells for start in self._starting]

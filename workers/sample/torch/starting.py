@@ -128,7 +128,7 @@ class Starting:
 
     # ------------------------------------------------------------------------------------------------- parts
     def advance(self, budget: int) -> None:
-        """Compute at most so many prompt tokens; a prompt that has no row is computed as a whole, however long."""
+        """Compute at most so many prompt tokens, but the oldest prompt's next part in any case."""
         while budget > 0:
             begun = [start for start in list(self._starts) if self._try_begin(start)]
             spans = self._spans([start for start in begun if start.left], budget)
@@ -154,12 +154,9 @@ class Starting:
         given = shares([start.left for start in starts], budget)
         spans: dict[Start, Span] = {}
         for start, tokens in zip(starts, given, strict=True):
-            whole = start.alone or not start.kept
-            if whole and (tokens == start.left or start is starts[0]):
-                spans[start] = Span(start.strand.slot if start.kept else None, 0, start.left)
-            elif tokens and not whole:
-                filled = start.strand.filled
-                spans[start] = Span(start.strand.slot, filled, filled + tokens)
+            filled, part = start.strand.filled, start.part(tokens, due=start is starts[0])
+            if part:
+                spans[start] = Span(start.strand.slot if start.kept else None, filled, filled + part)
         return spans
 
     def _guarded(self, starts: list[Start], spans: dict[Start, Span]) -> None:
