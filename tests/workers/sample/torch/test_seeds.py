@@ -77,9 +77,10 @@ def test_a_seeded_prompt_is_the_same_whether_its_beginning_is_in_the_cache_or_no
     engine = engines()
     for policy in POLICIES:
         lab.run(engine, *[lab.ask(LONG[: n + 1], 3, policy=policy) for n in (20, 39, 70, 189)])
+    reused = engine.prompt_tokens_reused
     same_bits([lab.run(engine, request)[0] for request in wanted(lab)], alone)
-    again = wanted(lab)
-    same_bits(lab.run(engine, *again), alone)
+    same_bits(lab.run(engine, *wanted(lab)), alone)
+    assert engine.prompt_tokens_reused == reused
 
 
 @pytest.mark.parametrize("prefill_tokens", [10, 64, 500])
