@@ -71,19 +71,28 @@ class SampleRequest:
     def cells(self) -> int:
         """Tokens that one sample may come to hold in the cache, in whole blocks; the last one drawn is never fed
         back."""
-        return whole_blocks(len(self.prompt) + self.params.max_tokens - 1) if self.params.max_tokens > 1 else 0
+        if self.params.max_tokens <= 1 or self.num_samples <= 0:
+            return 0
+        return whole_blocks(len(self.prompt) + self.params.max_tokens - 1)
 
 
-def check(request: SampleRequest, *, context_length: int, vocab_size: int, cache_tokens: int) -> None:
-    """Raises FieldInvalid for a request that can never be served, naming the field."""
+def check(
+    request: SampleRequest, *, context_length: int, vocab_size: int, cache_tokens: int, uncached_tokens: int = 0
+) -> None:
+    """Raises FieldInvalid for a request that can never be served, naming the field. Prompts of `uncached_tokens` that
+    are only scored need no cache."""
     _check_prompt(request.prompt, context_length, vocab_size)
     _check_params(request.params, vocab_size)
     check_room(len(request.prompt), request.params.max_tokens, context_length)
-    if request.num_samples > 0 and request.cells > cache_tokens:
+    if request.cells > cache_tokens:
         raise FieldInvalid(
             "sampling_params.max_tokens",
             f"{request.params.max_tokens} after a prompt of {len(request.prompt)} is more than this worker's cache of "
             f"{cache_tokens} tokens; ask for fewer",
+        )
+    if len(request.prompt) > max(cache_tokens, uncached_tokens):
+        raise FieldInvalid(
+            "prompt", f"has {len(request.prompt)} tokens, more than this worker's cache of {cache_tokens}; send fewer"
         )
     _check_counts(request, vocab_size)
     _check_targets(request.target_prompt_logprobs, len(request.prompt), vocab_size)

@@ -26,6 +26,7 @@ from workers.sample.torch.gate import Gate
 from workers.sample.torch.prompt_pass import PromptPass
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
+from workers.sample.torch.starts import PART
 from workers.sample.torch.stopping import Decode
 from workers.sample.torch.table import Table
 from workers.sample.torch.waiting import Waiting
@@ -86,6 +87,7 @@ class SampleEngine:
                 context_length=self.base.context_length,
                 vocab_size=self.base.vocab_size,
                 cache_tokens=self._table.cache.cache_tokens,
+                uncached_tokens=PART,
             )
         except FieldInvalid as error:
             job.fail(error)
@@ -153,6 +155,7 @@ class SampleEngine:
         """The base model's own weights are others now: nothing that was computed with the old ones is used again."""
         self._table.forget(lambda _: True)
 
+    @torch.inference_mode()
     def close(self) -> None:
         """Fail what is unfinished with EngineBusy and stop loading."""
         error = EngineBusy("it is shutting down")
