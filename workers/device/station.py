@@ -13,13 +13,13 @@ from openrl.models.catalogue import resolve
 from workers.admission import Admitted
 from workers.card import card_of
 from workers.device.loop import DeviceLoop
-from workers.device.policies import policy_source
 from workers.device.training import pack_tokens, train, trainer_on
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, prune, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
+from workers.sample.policy_source import policy_source
 from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine

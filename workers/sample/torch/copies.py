@@ -23,7 +23,8 @@ from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.model_files import from_files, parameters, put
 from workers.sample.fetching import Fetch
-from workers.sample.torch.engine import LOAD_WAIT_SECONDS, SampleEngine, SampleRequest
+from workers.sample.request import SampleRequest
+from workers.sample.torch.engine import LOAD_WAIT_SECONDS, SampleEngine
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.sample.fetching import Fetch
 from workers.sample.request import SampleRequest, check
+from workers.sample.stopping import Decode
 from workers.sample.torch.adapters import Policies
 from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, cache_argument
 from workers.sample.torch.decode_pass import DecodePass
@@ -27,11 +28,8 @@ from workers.sample.torch.prompt_pass import PromptPass
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
 from workers.sample.torch.starts import PART
-from workers.sample.torch.stopping import Decode
 from workers.sample.torch.table import Table
 from workers.sample.torch.waiting import Waiting
-
-__all__ = ["SampleEngine", "SampleRequest"]
 
 LOAD_WAIT_SECONDS = 0.002  #: how long a step with nothing else to do waits for weights
 #: Prompt tokens in a step. On a CPU half a second of a small model's time, which is seven decode steps of 32 rows;

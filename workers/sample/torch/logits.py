@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.sample.torch.luck import Luck
-from workers.sample.torch.randomness import Words
+from workers.sample.luck import Luck
+from workers.sample.randomness import Words
 
 ATTEMPTS = 12  #: draws for a token inside of top-p, before the vocabulary is sorted after all
 

@@ -7,35 +7,22 @@ i + 1.
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from openrl.domain import tensor as domain
-from openrl.domain.sampling import TopLogprobs
 from openrl.domain.tensor import DType
 from workers.model.arrays import from_domain, to_domain
+from workers.sample.luck import even, invert
+from workers.sample.randomness import keys, stream
 from workers.sample.request import SampleRequest
-from workers.sample.torch.luck import even, invert
-from workers.sample.torch.randomness import keys, stream
+from workers.sample.results import FILLER_ID, FILLER_LOGPROB, PromptScores, top_logprobs
 
 CHUNK_LOGITS = 1 << 23  #: float32 logits held at once: 32 MiB
-FILLER_ID, FILLER_LOGPROB = 0, -99999.0  #: how the wire spells a cell that was not computed
 ALTERNATIVES = 1 << 40  #: the stream of alternatives, far from any sample's number
 
 Head = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class PromptScores:
-    """The prompt's part of a sample's result; None where not asked for."""
-
-    logprobs: domain.Tensor | None = None
-    top: TopLogprobs | None = None
-    targets: domain.Tensor | None = None
-    alternatives: tuple[domain.Tensor, domain.Tensor] | None = None
 
 
 class Scoring:
@@ -142,8 +129,3 @@ class _Sheet:
             if request.prompt_alternatives
             else None,
         )
-
-
-def top_logprobs(ids: Tensor, values: Tensor) -> TopLogprobs:
-    """From int64 and float32 [length, k]."""
-    return TopLogprobs(token_ids=to_domain(ids, DType.INT32), logprobs=to_domain(values, DType.FLOAT32))

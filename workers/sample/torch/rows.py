@@ -9,13 +9,12 @@ from torch import Tensor
 
 from openrl.domain.ids import DepotKey
 from openrl.domain.sampling import SampleResult, Sequence, StopReason, TopLogprobs
-from openrl.domain.tensor import DType
-from workers.model.arrays import to_domain
+from workers.sample.randomness import stream
 from workers.sample.request import SampleRequest
+from workers.sample.results import PromptScores, result, sequence, top_logprobs
+from workers.sample.stopping import Decode, Stopper
 from workers.sample.torch.logits import Choice
-from workers.sample.torch.prompt_logprobs import PromptScores, Scoring, top_logprobs
-from workers.sample.torch.randomness import stream
-from workers.sample.torch.stopping import Decode, Stopper
+from workers.sample.torch.prompt_logprobs import Scoring
 from workers.sample.torch.strands import Strand, Tokens
 
 #: Policy, tokens, and whether computed alone, as requests with a seed are.
@@ -76,15 +75,8 @@ class Job:
         done = [sequence for sequence in self._sequences if sequence is not None]
         if self.scores is None or len(done) < len(self._sequences):
             return False
-        result = SampleResult(
-            sequences=tuple(done),
-            prompt_logprobs=self.scores.logprobs,
-            top_prompt_logprobs=self.scores.top,
-            target_prompt_logprobs=self.scores.targets,
-            prompt_alternatives=self.scores.alternatives,
-        )
         try:
-            self.future.set_result(result)
+            self.future.set_result(result(done, self.scores))
         except InvalidStateError:  # cancelled in this moment
             return True
         return True
@@ -137,7 +129,8 @@ class Row:
         return self.stopper(self.tokens)
 
     def end(self, reason: StopReason) -> None:
-        self.job.ended(self.sample, _sequence(self.job.request, self.tokens, self.logprobs, self.top, reason))
+        top = _stacked(self.choice.top_logprobs, self.top)
+        self.job.ended(self.sample, sequence(self.tokens, self.logprobs, reason, top))
 
 
 def take_top(rows: Many[Row], ids: Tensor, values: Tensor) -> None:
@@ -150,25 +143,13 @@ def take_top(rows: Many[Row], ids: Tensor, values: Tensor) -> None:
 
 def _nothing(request: SampleRequest) -> Sequence:
     """The sample of a request for no tokens at all."""
-    return _sequence(request, [], [], [], StopReason.LENGTH)
+    return sequence([], [], StopReason.LENGTH, _stacked(request.topk_sample_logprobs, []))
 
 
-def _sequence(
-    request: SampleRequest,
-    tokens: list[int],
-    logprobs: list[float],
-    top: Many[tuple[Tensor, Tensor]],
-    reason: StopReason,
-) -> Sequence:
-    return Sequence(
-        tokens=to_domain(tokens, DType.INT32),
-        logprobs=to_domain(logprobs, DType.FLOAT32),
-        stop_reason=reason,
-        top_logprobs=_stacked(request.topk_sample_logprobs, top) if request.topk_sample_logprobs else None,
-    )
-
-
-def _stacked(width: int, top: Many[tuple[Tensor, Tensor]]) -> TopLogprobs:
+def _stacked(width: int, top: Many[tuple[Tensor, Tensor]]) -> TopLogprobs | None:
+    """From ids and log-probabilities [width] of each token; None where none were asked for."""
+    if not width:
+        return None
     if not top:
         return top_logprobs(torch.zeros((0, width), dtype=torch.int64), torch.zeros((0, width)))
     return top_logprobs(torch.stack([ids for ids, _ in top]), torch.stack([values for _, values in top]))

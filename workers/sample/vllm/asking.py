@@ -7,8 +7,8 @@ from vllm.sampling_params import RequestOutputKind
 
 from openrl.domain.errors import FieldInvalid
 from workers.model.arrays import from_domain
+from workers.sample.randomness import stream
 from workers.sample.request import SampleRequest
-from workers.sample.torch.randomness import stream
 from workers.sample.vllm.sampler import STREAM, TARGETS
 
 LOWEST, HIGHEST = 0.01, 2.0  #: vLLM's bounds on a temperature that is not 0; it would raise lower ones silently

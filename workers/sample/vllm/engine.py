@@ -19,9 +19,10 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 from openrl.domain.errors import Draining, EngineBusy, FieldInvalid
 from openrl.domain.sampling import SampleResult, Sequence, StopReason
 from workers.sample.request import SampleRequest, check
-from workers.sample.torch.stopping import Decode, Stopper
+from workers.sample.results import PromptScores, result
+from workers.sample.stopping import Decode, Stopper
 from workers.sample.vllm.adapters import Adapters
-from workers.sample.vllm.answering import Drawn, PromptScores, prompt_scores, rows
+from workers.sample.vllm.answering import Unfinished, positions, prompt_scores
 from workers.sample.vllm.asking import check_served, params
 from workers.sample.vllm.facts import Facts
 from workers.sample.vllm.places import Places
@@ -135,23 +136,15 @@ class SampleEngine:
             drawn = await _all(parts)
         sequences = tuple(sequence for sequence, _ in drawn[:count])
         if not request.params.max_tokens:
-            sequences = (Drawn(request.topk_sample_logprobs).sequence(StopReason.LENGTH),) * request.num_samples
+            sequences = (Unfinished(request.topk_sample_logprobs).sequence(StopReason.LENGTH),) * request.num_samples
         scores = prompt_scores(request, drawn[0][1]) if request.scores_prompt else PromptScores()
-        return SampleResult(
-            sequences=sequences,
-            prompt_logprobs=scores.logprobs,
-            top_prompt_logprobs=scores.top,
-            target_prompt_logprobs=scores.targets,
-        )
+        return result(sequences, scores)
 
     async def _draw(self, request: SampleRequest, sample: int, lora: Any) -> tuple[Sequence, Any]:
         """One sample, and what vLLM tells of the prompt's tokens: the first sample of a request asks for that."""
-        mine = request.params
-        eos = self._facts.eos_token_ids
-        ends = frozenset(mine.stop_tokens) | (frozenset(eos) if mine.stop_at_eos else frozenset())
-        asked = params(request, sample, ends, scoring=request.scores_prompt and not sample)
-        stopper = Stopper(mine, eos, self._decode)
-        drawn, scores, reason = Drawn(request.topk_sample_logprobs), None, None
+        stopper = Stopper(request.params, self._facts.eos_token_ids, self._decode)
+        asked = params(request, sample, stopper.ends, scoring=request.scores_prompt and not sample)
+        drawn, scores, reason = Unfinished(request.topk_sample_logprobs), None, None
         prompt = tokens_input(list(request.prompt))
         answers = self._llm.generate(prompt, asked, f"{next(self._numbers)}", lora_request=lora)
         tokens = request.sample_tokens + (0 if sample else len(request.prompt))
@@ -176,12 +169,12 @@ class SampleEngine:
         check_served(request, facts.context_length)
 
 
-def _take(output: Any, drawn: Drawn, stopper: Stopper) -> StopReason | None:
+def _take(output: Any, drawn: Unfinished, stopper: Stopper) -> StopReason | None:
     """Add what came until the sample ends, and why it does; what vLLM drew behind that is left out."""
     if not output.token_ids:
         return None
-    for token, row in zip(output.token_ids, rows(output.logprobs, len(output.token_ids)), strict=True):
-        drawn.take(token, row)
+    for token, position in zip(output.token_ids, positions(output.logprobs, len(output.token_ids)), strict=True):
+        drawn.take(token, position)
         reason = stopper(drawn.tokens)
         if reason is not None:
             return reason

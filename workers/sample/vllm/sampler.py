@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from vllm.lora.layers import LoRAMapping
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 
-from workers.sample.torch.luck import race
-from workers.sample.torch.randomness import Words, keys
+from workers.sample.luck import race
+from workers.sample.randomness import Words, keys
 
 #: What vLLM is told to mix into its workers.
 EXTENSION = f"{__name__}.WorkerExtension"
@@ -53,7 +53,7 @@ class WorkerExtension:
         if runner.lora_config and runner.device.type == "cpu":
             _add_zero_place(runner.lora_manager._adapter_manager.modules.values())
         sampler.topk_topp_sampler = Draws(runner)
-        runner._get_prompt_logprobs_dict = PromptScores(runner)
+        runner._get_prompt_logprobs_dict = PromptByPrompt(runner)
         return ""
 
 
@@ -101,7 +101,7 @@ class Draws(nn.Module):
         return rows, keys(np.array([streams[row] for row in rows], np.uint64), steps.astype(np.uint64))
 
 
-class PromptScores:
+class PromptByPrompt:
     """Stands for the model runner's method that scores the prompts of a step, and calls that prompt by prompt."""
 
     def __init__(self, runner: Any) -> None:

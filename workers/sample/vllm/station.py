@@ -20,8 +20,8 @@ from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import resolve
 from workers.admission import Admitted
 from workers.card import card_of
-from workers.device.policies import policy_source
 from workers.model.devices import choose_device, choose_dtype
+from workers.sample.policy_source import policy_source
 from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.engine import SampleEngine

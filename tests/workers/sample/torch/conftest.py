@@ -18,7 +18,8 @@ from workers.model.attention import NAME as ATTENTION
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.lora import Mix
-from workers.sample.torch.engine import SampleEngine, SampleRequest
+from workers.sample.request import SampleRequest
+from workers.sample.torch.engine import SampleEngine
 
 VOCAB = 97
 SIZES = {

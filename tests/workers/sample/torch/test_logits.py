@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 import torch
 
+from workers.sample.randomness import stream
 from workers.sample.torch.logits import Choice, Draw
-from workers.sample.torch.randomness import stream
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ class Stopper:
     """Watches one sample. Call it with the tokens so far after each new one."""
 
     def __init__(self, params: SamplingParams, eos: Sequence[int], decode: Decode) -> None:
-        self._ends = frozenset(params.stop_tokens) | (frozenset(eos) if params.stop_at_eos else frozenset())
+        self.ends = frozenset(params.stop_tokens) | (frozenset(eos) if params.stop_at_eos else frozenset())  #: tokens
         self._strings = tuple(string for string in params.stop_strings if string)
         self._longest = max(map(len, self._strings), default=0)
         self._max_tokens = params.max_tokens
@@ -24,7 +24,7 @@ class Stopper:
 
     def __call__(self, tokens: list[int]) -> StopReason | None:
         """Why the sample ends with its last token, or None to go on."""
-        if tokens[-1] in self._ends or (self._strings and self._string_ended(tokens)):
+        if tokens[-1] in self.ends or (self._strings and self._string_ended(tokens)):
             return StopReason.STOP
         return StopReason.LENGTH if len(tokens) >= self._max_tokens else None
 

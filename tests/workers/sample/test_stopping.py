@@ -1,7 +1,7 @@
 import pytest
 
 from openrl.domain.sampling import SamplingParams, StopReason
-from workers.sample.torch.stopping import Stopper
+from workers.sample.stopping import Stopper
 
 
 def letters(tokens):

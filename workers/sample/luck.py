@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.sample.torch.randomness import Words, keys, uniforms
+from workers.sample.randomness import Words, keys, uniforms
 
 #: Multipliers of a 32-bit mixer (murmur's) and an odd number that spreads token ids, as signed integers.
 FIRST, SECOND, SPREAD = 0x85EBCA6B - 2**32, 0xC2B2AE35 - 2**32, 0x9E3779B1 - 2**32

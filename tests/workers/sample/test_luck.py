@@ -1,8 +1,8 @@
 import numpy as np
 import torch
 
-from workers.sample.torch.luck import Luck, invert, race, waits
-from workers.sample.torch.randomness import keys, stream, uniforms
+from workers.sample.luck import Luck, invert, race, waits
+from workers.sample.randomness import keys, stream, uniforms
 
 
 def words(count, step=0):

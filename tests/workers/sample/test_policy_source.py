@@ -7,7 +7,7 @@ import pytest
 from openrl.config import Sample, Settings
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.ids import DepotKey
-from workers.device.policies import policy_source
+from workers.sample.policy_source import policy_source
 
 KEY, FILES = DepotKey("policies/1"), {"a": b"1"}
 
