@@ -18,9 +18,8 @@ def packs(weight: Tensor) -> bool:
 class PackedWeight:
     """A copy of a weight [out, in]; later changes of the weight do not reach it."""
 
-    def __init__(self, weight: Tensor, *, pack: bool = True) -> None:
-        """With `pack` False it stays as it is, for products of many rows or few passes."""
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if pack else weight.detach()
+    def __init__(self, weight: Tensor) -> None:
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
 
     def linear(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """What torch's `linear` makes of `x` [..., in] and `bias` [out]."""

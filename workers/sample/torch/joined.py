@@ -28,7 +28,7 @@ class _Layer:
         b.clamp_(torch.finfo(dtype).min, torch.finfo(dtype).max)  # rounded to infinity it would spoil other rows
         self.members, self.dtype = members, dtype
         self._a, self._b = a.t(), b.t()  #: [in, columns] and [columns, out]
-        self._packed = (PackedWeight(a, pack=pack), PackedWeight(b, pack=pack)) if packs(a) else None
+        self._packed = (PackedWeight(a), PackedWeight(b)) if pack and packs(a) else None
 
     def inner(self, x: Tensor) -> Tensor:
         """Of all adapters for all rows, [n, columns], from `x` [n, in]."""
@@ -36,9 +36,11 @@ class _Layer:
         return x @ self._a if self._packed is None else self._packed[0].linear(x, None)
 
     def plus(self, inner: Tensor, y: Tensor) -> Tensor:
-        """`y` [n, out] plus what the adapters make of `inner`, in y's dtype."""
+        """`y` [n, out] plus what the adapters make of `inner`, in y's dtype; may work in place."""
         if self._packed is not None:
             return self._packed[1].plus(inner, y)
+        if y.dtype is self.dtype:
+            return y.addmm_(inner, self._b)  # many rows of one prompt's pass take longer to get memory for than to add
         return torch.addmm(y.to(self.dtype), inner, self._b).to(y.dtype)
 
 
@@ -82,7 +84,8 @@ class JoinedPart:
         self._others: dict[tuple[int, ...], Tensor | None] = {}
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        """`y` [n, T, out] plus the adapters' part for `x` [n, T, in]; without gradients."""
+        """`y` [n, T, out] plus the adapters' part for `x` [n, T, in]; without gradients. May work in
+        place; use the result."""
         x_rows, y_rows = x.flatten(0, 1), y.flatten(0, 1)
         if name not in self._layers:
             self._layers[name] = self._found(name, x_rows, y_rows)
