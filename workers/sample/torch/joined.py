@@ -40,7 +40,7 @@ class _Layer:
         if self._packed is not None:
             return self._packed[1].plus(inner, y)
         if y.dtype is self.dtype:
-            return y.addmm_(inner, self._b)  # many rows of one prompt's pass take longer to get memory for than to add
+            return y.addmm_(inner, self._b)  # memory for the many rows of prompts would take longer than the product
         return torch.addmm(y.to(self.dtype), inner, self._b).to(y.dtype)
 
 

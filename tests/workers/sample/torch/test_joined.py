@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from workers.model.lora import AdapterStack, MixPart
 from workers.sample.torch import joined
 from workers.sample.torch.joined import Joined, JoinedPart
 
@@ -11,9 +10,10 @@ def one_by_one(adapters, index, name, x, y):
     rows = []
     for row, member in enumerate(index):
         part = y[row : row + 1].clone()
-        if member >= 0:
+        if member >= 0 and name in adapters[member][0].names:
             shape, flat = adapters[member]
-            part = MixPart(AdapterStack(shape, flat[None]), None, torch.tensor([0])).add(name, x[row : row + 1], part)
+            a, b = (flat[at] for at in shape.parts(name))
+            part += shape.scale * (x[row : row + 1] @ a.view(shape.rank, -1).T) @ b.view(-1, shape.rank).T
         rows.append(part)
     return torch.cat(rows)
 
