@@ -171,7 +171,9 @@ class ToyWorker:
                 expires_at=now + timedelta(seconds=action.ttl_seconds) if action.ttl_seconds else None,
                 user_metadata=action.user_metadata,
             )
-            self._catalog.publish_checkpoint(checkpoint, overwrite=action.overwrite)
+            replaced = self._catalog.publish_checkpoint(checkpoint, overwrite=action.overwrite)
+            if replaced is not None:
+                self._ledger.retire(replaced, None)
         return WeightsSaved(path=action.path, sampler=getattr(action, "sampler", None))
 
 

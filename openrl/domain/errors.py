@@ -122,9 +122,10 @@ class WeightsRemoved(NotFoundError):
 
     def __str__(self) -> str:
         return (
-            f"sampling_session_id: the weights of {self.args[0]} were removed. Without a name, they are kept while "
-            "their session goes on and they are among the newest of their run or in use; save what must stay with "
-            "save_weights_for_sampler(name) and make a sampling client from the path it answers"
+            f"sampling_session_id: the weights of {self.args[0]} were removed. Those of a checkpoint are kept until it "
+            "is deleted, written over or past its time; without a name, while their session goes on and they are among "
+            "the newest of their run or in use. Save what must stay with save_weights_for_sampler(name) and make a "
+            "sampling client from the path it answers"
         )
 
 
@@ -228,7 +229,7 @@ class RunLost(CallerError):
 
 
 class WornOut(CallerError):
-    """The op was claimed again and again and its worker never finished it."""
+    """The op was claimed again and again, and each time its worker was lost or gave it back."""
 
     servers_fault = True
 
@@ -236,7 +237,10 @@ class WornOut(CallerError):
         super().__init__(attempts)
 
     def __str__(self) -> str:
-        return f"given up after {self.args[0]} attempts: each time the worker stopped before it finished"
+        return (
+            f"given up after {self.args[0]} attempts: each time its worker stopped or gave it back; the logs of the "
+            "workers say why"
+        )
 
 
 class MemberUnknown(NotFoundError):

@@ -315,7 +315,7 @@ class MemoryLedger:
             self._runs[run].journal.clear()
             return self._leases.forget(run)
 
-    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+    def retire(self, policy: DepotKey, unused_seconds: float | None) -> bool:
         with self._lock:
             return self._policies.retire(policy, unused_seconds)
 

@@ -189,9 +189,10 @@ class Ledger(Protocol):
         Raises TurnUnsettled where ops still wait for it."""
         ...
 
-    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+    def retire(self, policy: DepotKey, unused_seconds: float | None) -> bool:
         """A policy version is about to be deleted: ops that would sample it are refused from now on. False, and nothing
-        done, where an unsettled op writes or samples it, or one did within so many seconds."""
+        done, where an unsettled op writes or samples it, or one did within so many seconds; with None that is no
+        reason to keep it."""
         ...
 
     def done(self, held: Held, result: Result) -> None:

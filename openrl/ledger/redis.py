@@ -245,8 +245,8 @@ class RedisLedger:
         self._follow_up([], bodies)
         return DepotKey(snapshot.decode()) or None
 
-    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
-        return bool(self._call("retire", policy, unused_seconds))
+    def retire(self, policy: DepotKey, unused_seconds: float | None) -> bool:
+        return bool(self._call("retire", policy, "" if unused_seconds is None else unused_seconds))
 
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:

@@ -64,7 +64,7 @@ def equip(
         catalog = Catalog(settings.catalog_at)
         closing.callback(catalog.close)
         closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
-        saving = Saving(here.depot, catalog, sampler.put if sampler is not None else None)
+        saving = Saving(here.ledger, here.depot, catalog, sampler.put if sampler is not None else None)
         train(here, settings, closing, trainer, loop, saving)
     card = card_of(
         source,
@@ -98,7 +98,7 @@ def load(source: str, settings: Settings, member: "Member | None" = None, engine
 
 
 def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
-    expire(catalog, here.depot)
+    expire(catalog, here.ledger, here.depot)
     prune(catalog, here.ledger, here.depot, settings.retention)
     release(catalog, here.ledger, here.depot, settings.retention)
 

@@ -88,7 +88,7 @@ def check(
         raise FieldInvalid(
             "sampling_params.max_tokens",
             f"{request.params.max_tokens} after a prompt of {len(request.prompt)} is more than this worker's cache of "
-            f"{cache_tokens} tokens; ask for fewer",
+            f"{cache_tokens} tokens; ask for at most {most_tokens(len(request.prompt), cache_tokens)}",
         )
     if len(request.prompt) > max(cache_tokens, uncached_tokens):
         raise FieldInvalid(
@@ -96,6 +96,12 @@ def check(
         )
     _check_counts(request, vocab_size)
     _check_targets(request.target_prompt_logprobs, len(request.prompt), vocab_size)
+
+
+def most_tokens(prompt_tokens: int, cache_tokens: int) -> int:
+    """How many may be drawn after such a prompt: the cache gives whole blocks, and one token needs no place in it."""
+    blocks = cache_tokens // whole_blocks(1) * whole_blocks(1)
+    return max(1, blocks - prompt_tokens + 1)
 
 
 def _check_prompt(prompt: tuple[int, ...], context_length: int, vocab_size: int) -> None:
