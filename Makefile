@@ -55,7 +55,7 @@ $(COOKBOOK)/.installed: constraints.txt
 	@touch $@
 
 vllm: install $(VLLM)/.installed ## Tests with vLLM on the CPU, in an environment of its own
-	$(VLLM)/bin/python -m pytest -m vllm tests/workers/sample
+	$(VLLM)/bin/python -m pytest -m vllm tests/workers/sample/contract tests/workers/sample/vllm
 	SAMPLER_PYTHON=$(VLLM)/bin/python $(BIN)/pytest -m vllm tests/live
 
 # Its packages for images and sound do not go with torch's CPU build, and no language model needs them.

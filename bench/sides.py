@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from asks import Ask, to_plain, tokens
 from driving import Load, started
@@ -46,8 +47,14 @@ def torch_side(name: str, model: Model, args: argparse.Namespace, policies: int 
 @contextmanager
 def vllm_side(model: Model, args: argparse.Namespace) -> Iterator[Load]:
     """vLLM alone, from the environment that has it, ready to serve."""
-    with _side(args.vllm_python, "vllm_load.py", model, [], {}, args.limit) as load:
+    with _side(args.vllm_python, "vllm_load.py", model, [], _preloaded(args.vllm_python), args.limit) as load:
         yield load
+
+
+def _preloaded(python: str) -> dict[str, str]:
+    """What vLLM advises for a CPU: the OpenMP library of the package `intel-openmp`, where the environment has it."""
+    library = Path(python).absolute().parent.parent / "lib" / "libiomp5.so"
+    return {"LD_PRELOAD": str(library)} if library.exists() else {}
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def start(model: str, threads: int) -> tuple[Any, Any, Any]:
         on_cpu=True,
     )
     adapters = Adapters(Path(tempfile.mkdtemp()), fetch=lambda key: {}, targets=facts.targets, limit=2)
-    engine = SampleEngine(lambda: start_vllm(wish), facts=facts, decode=str, adapters=adapters)
+    engine = SampleEngine(lambda: start_vllm(wish), facts=facts, decode=str, adapters=adapters, places=256)
     return engine, engine._llm, engine._loop
 
 

@@ -132,7 +132,10 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     """Operations of one tenant that a device worker works on at once; more wait in line. A worker that samples has as
     many slots again, so that other tenants' samples find one free."""
     reward_processes: int = Field(2, ge=1)
-    """Reward operations that one reward worker scores at once."""
+    """Reward operations that one reward worker scores at once, each in a process of its own."""
+    sandbox: Literal["auto", "strong", "kernel", "limits"] = "auto"
+    """How model output is kept from doing harm while it is scored (docs/howto/rewards.md): `auto` takes the strongest
+    level that the machine gives; with any other a reward worker refuses to start where it cannot be had."""
 
 
 class Retention(BaseModel, extra="forbid", frozen=True):

@@ -32,6 +32,7 @@ from openrl.domain.op import (
     SampleOp,
     SavePolicy,
     SaveWeights,
+    ScoreTexts,
     TrainOp,
 )
 from openrl.domain.outcome import (
@@ -45,6 +46,7 @@ from openrl.domain.outcome import (
     WeightsSaved,
     failure_of,
 )
+from openrl.domain.rollout import Dropped, Grade, Graded, RolledOut, RollOut, ScoreGroup
 from openrl.domain.sampling import SampleResult, Sequence, StopReason, TopLogprobs
 from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.port import Ledger
@@ -120,9 +122,24 @@ class ToyWorker:
             case TrainOp():
                 return self._train(op)
             case SampleOp():
-                return Sampled(result=toy_sample(op.action))
+                return (
+                    toy_rollout(op.action) if isinstance(op.action, RollOut) else Sampled(result=toy_sample(op.action))
+                )
             case RewardOp():
-                return Scores(values=tuple(float(len(text)) for text in op.action.texts))
+                return self._score(op.action)
+
+    def _score(self, action: ScoreTexts | ScoreGroup) -> Scores | Graded:
+        """A text's score is its length."""
+        if isinstance(action, ScoreTexts):
+            return Scores(values=tuple(float(len(text)) for text in action.texts))
+        sampled = self._ledger.read(action.of)
+        assert sampled is not None
+        if not isinstance(sampled.result, RolledOut):
+            assert sampled.failure is not None
+            reason = {"error": sampled.failure.error, "reason": sampled.failure.message}
+            lost = tuple(Dropped(sample=sample, **reason) for sample in range(action.samples))
+            return Graded(grades=(), dropped=lost, scored_seconds=0.0)
+        return toy_grades(action, sampled.result.texts)
 
     def _train(self, op: TrainOp) -> Result:
         match op.action:
@@ -154,7 +171,9 @@ class ToyWorker:
                 expires_at=now + timedelta(seconds=action.ttl_seconds) if action.ttl_seconds else None,
                 user_metadata=action.user_metadata,
             )
-            self._catalog.publish_checkpoint(checkpoint, overwrite=action.overwrite)
+            replaced = self._catalog.publish_checkpoint(checkpoint, overwrite=action.overwrite)
+            if replaced is not None:
+                self._ledger.retire(replaced, None)
         return WeightsSaved(path=action.path, sampler=getattr(action, "sampler", None))
 
 
@@ -180,6 +199,31 @@ def toy_sample(action: Sample) -> SampleResult:
         target_prompt_logprobs=None if targets is None else _tensor(_target_logprobs(_array(targets))),
         prompt_alternatives=_alternatives(prompt, action.prompt_alternatives),
     )
+
+
+def toy_rollout(action: RollOut) -> RolledOut:
+    """A prompt's tokens are its bytes, modulo the toy vocabulary; a text is the numbers of its tokens."""
+    said = action.text or "".join(message.content for message in action.messages)
+    prompt = action.tokens or _tensor(np.frombuffer(said.encode(), "u1").astype("<i4") % TOY_CARD.vocab_size)
+    sample = Sample(
+        base_model=action.base_model,
+        policy=action.policy,
+        prompt=prompt,
+        num_samples=action.num_samples,
+        params=action.params,
+    )
+    sequences = toy_sample(sample).sequences
+    texts = tuple(" ".join(map(str, _array(sequence.tokens))) for sequence in sequences)
+    return RolledOut(prompt=prompt, sequences=sequences, texts=texts, queued_seconds=0.0, sampled_seconds=0.0)
+
+
+def toy_grades(action: ScoreGroup, texts: tuple[str, ...]) -> Graded:
+    grades = []
+    for sample, text in enumerate(texts):
+        parts = {reward.name: float(len(text)) for reward in action.rewards}
+        total = sum(reward.weight * parts[reward.name] for reward in action.rewards)
+        grades.append(Grade(sample=sample, reward=total, parts=parts))
+    return Graded(grades=tuple(grades), dropped=(), scored_seconds=0.0)
 
 
 def _sequence(action: Sample, start: int) -> Sequence:

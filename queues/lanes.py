@@ -19,6 +19,7 @@ from openrl.domain.op import (
     ScoreTexts,
     TrainOp,
 )
+from openrl.domain.rollout import RollOut, ScoreGroup
 
 TRAIN_TASKS = tuple(
     f"train.{action.kind}" for action in (CreateRun, LoadWeights, ForwardBackward, OptimStep, SaveWeights, SavePolicy)
@@ -65,7 +66,7 @@ def bell_of(op: Op, *, model: str, lanes: int) -> Bell:
             queue, task = sample_queues(model, lanes)[lane_of(op.sampler, lanes)], SAMPLE_TASK
             line = sample_line(model)
         case RewardOp():
-            queue, task, line = reward_queues(lanes)[lane_of(op.tenant, lanes)], REWARD_TASK, REWARD_LINE
+            queue, task, line = reward_queues(lanes)[lane_of(op.owner or op.tenant, lanes)], REWARD_TASK, REWARD_LINE
     return Bell(op=op.id, queue=queue, task=task, summary=summary(op), line=line)
 
 
@@ -74,14 +75,22 @@ def summary(op: Op) -> str:
     match op:
         case TrainOp():
             return " ".join([f"run={op.run}", f"turn={op.turn}", *_train_words(op)])
-        case SampleOp():
-            action = op.action
+        case SampleOp(action=RollOut() as rollout):
+            return (
+                f"batch={op.sampler} group={rollout.number} samples={rollout.num_samples} "
+                f"max_tokens={rollout.params.max_tokens}"
+            )
+        case SampleOp(action=Sample() as action):
             return (
                 f"sampler={op.sampler} number={op.number} tokens={action.prompt.elements} "
                 f"samples={action.num_samples} max_tokens={action.params.max_tokens}"
             )
-        case RewardOp():
-            return f"reward={op.action.reward} texts={len(op.action.texts)}"
+        case RewardOp(action=ScoreGroup() as group):
+            rewards = ",".join(reward.name for reward in group.rewards)
+            return f"batch={op.batch} of={group.of} rewards={rewards} samples={group.samples}"
+        case RewardOp(action=ScoreTexts() as action):
+            return f"reward={action.reward} texts={len(action.texts)}"
+    raise AssertionError(f"an op with {op.action.kind} has no summary")
 
 
 def _train_words(op: TrainOp) -> list[str]:

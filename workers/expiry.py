@@ -24,9 +24,11 @@ AT_MOST = 100  #: checkpoints, sessions or policy versions in one call
 UNNAMED = "policies/"  #: where weights of samplers lie that were saved without a name
 
 
-def expire(catalog: Catalog, depot: Depot) -> None:
-    """Delete checkpoints past their time."""
+def expire(catalog: Catalog, ledger: Ledger, depot: Depot) -> None:
+    """Delete checkpoints past their time, once no sample of them is under way."""
     for checkpoint in catalog.expired_checkpoints(AT_MOST):
+        if not ledger.retire(checkpoint.key, 0.0):
+            continue
         depot.delete_folder(checkpoint.key)
         catalog.forget_checkpoint(checkpoint)
         log.info("expired: %s", checkpoint.path, extra={"action": "expire", "run": checkpoint.path.run})

@@ -42,6 +42,10 @@ class _Ring(Generic[W]):
     def __iter__(self) -> Iterator[W]:
         return chain(self._fresh.values(), self._known.values())
 
+    def empty(self) -> bool:
+        """Whether nothing waits, nor was put aside."""
+        return all(member.empty() for member in chain(self, self._aside.values()))
+
     def member(self, name: str, make: Callable[[str, int], W]) -> W:
         """The one of this name; a new one is made with its name and credit."""
         if name in self._away:
@@ -133,7 +137,7 @@ class _Tenant(Generic[T]):
     owners: _Ring[_Owner[T]]
 
     def empty(self) -> bool:
-        return all(owner.empty() for owner in self.owners)
+        return self.owners.empty()
 
 
 class Rotation(Generic[T]):
@@ -143,6 +147,7 @@ class Rotation(Generic[T]):
     def __init__(self, quantum: int, over: Callable[[T], bool] = lambda item: False) -> None:
         self._quantum, self._over = quantum, over
         self._tenants: _Ring[_Tenant[T]] = _Ring(quantum)
+        self._short: dict[str, _Ring[_Owner[T]]] = {}  #: by tenant, an owner of whom was put aside
 
     def add(self, item: T, *, tenant: str, owner: str) -> None:
         """Behind everything that waits of its owner."""
@@ -166,9 +171,18 @@ class Rotation(Generic[T]):
         """The first cannot go now: nor can anything else of its tenant, until the next round."""
         self._tenants.put_aside(self._somebody()[0])
 
+    def pass_over_owner(self) -> None:
+        """The first cannot go now: nor can anything else of its owner, until the next round."""
+        tenant, owner = self._somebody()
+        tenant.owners.put_aside(owner)
+        self._short[tenant.name] = tenant.owners
+
     def new_round(self) -> None:
         """Those passed over come to their turns again, before the others."""
         self._tenants.take_back()
+        for owners in self._short.values():
+            owners.take_back()
+        self._short = {}
 
     def _somebody(self) -> tuple[_Tenant[T], _Owner[T]]:
         at = self._at()
@@ -176,6 +190,9 @@ class Rotation(Generic[T]):
         return at
 
     def _at(self) -> tuple[_Tenant[T], _Owner[T]] | None:
-        tenant = self._tenants.first()
-        owner = None if tenant is None else tenant.owners.first()
-        return None if tenant is None or owner is None else (tenant, owner)
+        while (tenant := self._tenants.first()) is not None:
+            owner = tenant.owners.first()
+            if owner is not None:
+                return tenant, owner
+            self._tenants.put_aside(tenant)
+        return None

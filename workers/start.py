@@ -137,31 +137,25 @@ def _equip(
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:
-    """Prefork: each child opens a station of its own; the parent only announces and sweeps."""
+    """Threads that each talk to a child in the sandbox, where scoring happens."""
     from workers.reward import tasks as reward_tasks
-    from workers.reward.work import RewardWork
+    from workers.reward.station import equip
 
     reward_tasks.register(app)
-    closing = ExitStack()
-
-    def open_child(**_: object) -> None:
-        child = closing.enter_context(opened(settings, ringer(app)))
-        child.works["reward"] = RewardWork()
-
-    signals.worker_process_init.connect(open_child, weak=False)
     processes = settings.worker.reward_processes
     brings = Brings(line=REWARD_LINE, slots=SLOTS_FOR_EACH_AT_WORK * processes)
-    with opened(settings, ringer(app)) as here, ExitStack() as parent:
+    with opened(settings, ringer(app)) as here, ExitStack() as closing:
+        equip(here, settings, closing)
         signals.worker_ready.connect(lambda **_: here.keeper.offer(brings=brings), weak=False)
-        signals.worker_shutting_down.connect(lambda **_: here.keeper.offer(), weak=False)
-        _announce_and_sweep(here, Role.REWARD, (), processes, parent)
+        signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
+        _announce_and_sweep(here, Role.REWARD, (), processes, closing)
         queues = reward_queues(settings.sample.lanes)
         _consume(
             app,
             here,
             Role.REWARD,
             queues,
-            pool="prefork",
+            pool="threads",
             concurrency=processes,
             events=settings.worker.events,
         )
@@ -182,7 +176,9 @@ def _announce_and_sweep(
     )
 
     def announce() -> None:
-        roster.announce(replace(info, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS)
+        roster.announce(
+            replace(info, rewards=here.rewards, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS
+        )
 
     def start_tickers(**_: object) -> None:
         announce()

@@ -41,6 +41,7 @@ class Station:
     depot: FsspecDepot
     keeper: Keeper
     works: dict[str, Work] = field(default_factory=dict)
+    rewards: tuple[str, ...] = ()  #: names of the reward functions there are here
     use: Callable[[], DeviceUse] | None = None  #: tells how busy the device is, where there is one
     broken: int = 0  #: exit status of a process that can do no more work; 0: it can
 

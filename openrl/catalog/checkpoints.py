@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from openrl.catalog.database import insert_once
 from openrl.catalog.runs import Runs
+from openrl.catalog.samplers import removal
 from openrl.catalog.tables import checkpoints
 from openrl.domain.checkpoint import Checkpoint, CheckpointKind, CheckpointPath
 from openrl.domain.errors import CheckpointExists, CheckpointMissing
@@ -60,12 +61,13 @@ class Checkpoints(Runs):
             return [_checkpoint(row) for row in connection.execute(page)], total
 
     def delete_checkpoint(self, tenant: TenantId, path: CheckpointPath) -> DepotKey:
-        """Answers the key whose bytes are no longer needed. Raises CheckpointMissing."""
+        """Answers the key whose bytes are no longer needed; its samplers are marked. Raises CheckpointMissing."""
         gone = delete(checkpoints).where(_this(tenant, path)).returning(checkpoints.c.depot_key)
         with self._database.writing() as connection:
             key = connection.execute(gone).scalar()
-        if key is None:
-            raise CheckpointMissing(str(path))
+            if key is None:
+                raise CheckpointMissing(str(path))
+            connection.execute(removal(DepotKey(key)))
         return DepotKey(key)
 
     def set_checkpoint_ttl(self, tenant: TenantId, path: CheckpointPath, ttl_seconds: int | None) -> None:
@@ -88,6 +90,7 @@ class Checkpoints(Runs):
         this = _at(checkpoint.path) & (checkpoints.c.depot_key == checkpoint.key)
         with self._database.writing() as connection:
             connection.execute(delete(checkpoints).where(this))
+            connection.execute(removal(checkpoint.key))
 
 
 def _replace(connection: Connection, checkpoint: Checkpoint, overwrite: bool) -> DepotKey | None:
@@ -102,7 +105,10 @@ def _replace(connection: Connection, checkpoint: Checkpoint, overwrite: bool) ->
     if not overwrite and not expired:
         raise CheckpointExists(str(checkpoint.path))
     connection.execute(update(checkpoints).where(at).values(_values(checkpoint)))
-    return DepotKey(standing.depot_key) if standing.depot_key != checkpoint.key else None
+    if standing.depot_key == checkpoint.key:
+        return None
+    connection.execute(removal(DepotKey(standing.depot_key)))
+    return DepotKey(standing.depot_key)
 
 
 def _at(path: CheckpointPath) -> ColumnElement[bool]:

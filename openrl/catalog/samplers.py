@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row, func, select, update
+from sqlalchemy import Row, Update, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from openrl.catalog.database import insert_once
@@ -63,9 +63,14 @@ class Samplers(Sessions):
 
     def policy_removed(self, policy: DepotKey) -> None:
         """Its weights are gone: samplers of it say so from now on. Again, it changes nothing."""
-        theirs = (samplers.c.policy == policy) & samplers.c.removed_at.is_(None)
         with self._database.writing() as connection:
-            connection.execute(update(samplers).where(theirs).values(removed_at=datetime.now(UTC)))
+            connection.execute(removal(policy))
+
+
+def removal(policy: DepotKey) -> Update:
+    """Notes of a policy's samplers that its weights are gone."""
+    theirs = (samplers.c.policy == policy) & samplers.c.removed_at.is_(None)
+    return update(samplers).where(theirs).values(removed_at=datetime.now(UTC))
 
 
 def _values(sampler: Sampler) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -42,7 +43,7 @@ def examine(read_settings: Callable[[], Settings]) -> list[Finding]:
         settings = read_settings()
     except SettingInvalid as error:
         return [*findings, Finding(what="settings", level=Level.FAIL, fact=str(error), fix="correct or unset it")]
-    checks = (device, broker, disk, model, memory)
+    checks = (device, sandbox, broker, disk, model, memory)
     return [*findings, *(check(settings) for check in checks), *ports(settings)]
 
 
@@ -85,6 +86,30 @@ def device(settings: Settings) -> Finding:
         f", {' '.join(fast) or 'no bfloat16 instructions'}, {usable_cores()} cores" if chosen.type == "cpu" else ""
     )
     return Finding(what="device", level=Level.OK, fact=f"{chosen} in {dtype}, torch {torch.__version__}{features}")
+
+
+def sandbox(settings: Settings) -> Finding:
+    """Tried for real in a process that ends; the reward worker chooses in the same way."""
+    asked = settings.worker.sandbox
+    lacking = _lacking_levels()
+    level = next(name for name, why in lacking.items() if not why) if asked == "auto" else asked
+    reasons = "; ".join(f"{name}: {why}" for name, why in lacking.items() if why)
+    if lacking[level]:
+        fix = "let OPENRL_WORKER__SANDBOX be auto, or run where the level can be had"
+        return Finding(what="sandbox", level=Level.FAIL, fact=f"{level} cannot be had ({reasons})", fix=fix)
+    fact = f"rewards are scored at level {level}" + (f" ({reasons})" if reasons else "")
+    if level == "limits":
+        fix = "docs/howto/rewards.md tells what it does not hold; a Linux kernel with Landlock gives a stronger one"
+        return Finding(what="sandbox", level=Level.WARN, fact=fact, fix=fix)
+    return Finding(what="sandbox", level=Level.OK, fact=fact)
+
+
+def _lacking_levels() -> dict[str, str]:
+    """What is lacking for each level, strongest first; empty where nothing is."""
+    ask = (sys.executable, "-m", "workers.reward.sandbox.walls")
+    done = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=60)
+    levels: dict[str, str] = json.loads(done.stdout)
+    return levels
 
 
 def broker(settings: Settings) -> Finding:

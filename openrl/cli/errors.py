@@ -85,6 +85,16 @@ class ComponentRefused(OperatorError):
         return f"{self.args[0]}: {self.args[1]}"
 
 
+class NotReached(OperatorError):
+    """A service that was asked does not answer, or refuses. Fact: its client's sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class NotServing(OperatorError):
     def __init__(self, home: str) -> None:
         super().__init__(home)

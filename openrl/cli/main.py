@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from openrl.cli import endings, given
+from openrl.cli import asking, endings, given
 from openrl.cli.options import BaseModel, DataDir, Device, Dtype, Host, Port
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ keys_app = typer.Typer(help="API keys of tenants.", no_args_is_help=True)
 models_app = typer.Typer(help="Base models that have a name of ours.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 app.add_typer(models_app, name="models")
+app.add_typer(asking.ops_app, name="ops")
+app.command()(asking.queues)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The client: reward functions run where the service keeps its workers, called like a local function."""
+"""The client: rollouts, and reward functions that run where the service keeps its workers, called like local ones."""
 
 import json
 import os
@@ -10,6 +10,8 @@ from uuid import uuid4
 import httpx
 
 from openrl.client.errors import KeyMissing, WorkFailed
+from openrl.client.rollouts import Rollouts
+from openrl.client.scores import Score, scores_of
 from openrl.client.transport import Transport
 
 DEFAULT_URL: Final = "http://127.0.0.1:8000"
@@ -30,11 +32,9 @@ class Client:
         patience_seconds: float = 300.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        key = api_key or os.environ.get("OPENRL_API_KEY") or os.environ.get("TINKER_API_KEY")
-        if not key:
-            raise KeyMissing
-        url = base_url or os.environ.get("OPENRL_BASE_URL") or os.environ.get("TINKER_BASE_URL") or DEFAULT_URL
+        url, key = address(base_url, api_key)
         self._transport = Transport(url, key, patience_seconds=patience_seconds, transport=transport)
+        self.rollouts = Rollouts(self._transport)
 
     def score(
         self,
@@ -46,6 +46,16 @@ class Client:
         """One score per text, by the reward function of that name. `contexts` (one per text) and `params` (for all) are
         what the function looks at besides; values that are no strings travel as JSON text. Raises RequestRefused,
         WorkFailed, ServiceUnreachable."""
+        return [score.value for score in self.score_in_parts(reward, texts, contexts, params)]
+
+    def score_in_parts(
+        self,
+        reward: str,
+        texts: Sequence[str],
+        contexts: Sequence[Mapping[str, object]] | None = None,
+        params: Mapping[str, object] | None = None,
+    ) -> list[Score]:
+        """The same, with what the function measured on the way and what it says to people."""
         if not texts:
             return []
         request = {
@@ -56,7 +66,7 @@ class Client:
             "params": _as_text(params or {}),
         }
         op_id = self._transport.send("POST", "/openrl/v1/score", json=request)["op_id"]
-        return [float(value) for value in self._result(op_id)["values"]]
+        return scores_of(self._result(op_id))
 
     def close(self) -> None:
         self._transport.close()
@@ -77,6 +87,14 @@ class Client:
                 raise WorkFailed(**op["error"])
             if op["status"] == "done":
                 return op["result"]
+
+
+def address(base_url: str | None, api_key: str | None) -> tuple[str, str]:
+    """URL and key, of the environment where they are not given. Raises KeyMissing."""
+    key = api_key or os.environ.get("OPENRL_API_KEY") or os.environ.get("TINKER_API_KEY")
+    if not key:
+        raise KeyMissing
+    return base_url or os.environ.get("OPENRL_BASE_URL") or os.environ.get("TINKER_BASE_URL") or DEFAULT_URL, key
 
 
 def _as_text(values: Mapping[str, object]) -> dict[str, str]:

@@ -4,6 +4,8 @@ ClientError
 ├── KeyMissing          no API key was given
 ├── RequestRefused      the server says that the request is wrong
 ├── WorkFailed          the request was taken, and carrying it out failed
+├── BatchFailed         a batch of rollouts that was to fail with its first loss did
+├── TinkerMissing       datums were asked for without the SDK that they are for
 └── ServiceUnreachable  no answer for as long as the client was told to be patient
 """
 
@@ -40,6 +42,26 @@ class WorkFailed(ClientError):
 
     def __str__(self) -> str:
         return f"{self.error}: {self.message}"
+
+
+class BatchFailed(ClientError):
+    """Facts: the batch, and how many rollouts were dropped, by the error that cost them."""
+
+    def __init__(self, batch_id: str, dropped_by_reason: dict[str, int]) -> None:
+        super().__init__(batch_id, dropped_by_reason)
+        self.batch_id, self.dropped_by_reason = batch_id, dropped_by_reason
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count} by {error}" for error, count in self.dropped_by_reason.items())
+        return f"batch {self.batch_id} failed with a rollout that could not be had; dropped: {reasons}"
+
+
+class TinkerMissing(ClientError):
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "datums are tinker's, and the package tinker is not installed; run: pip install tinker"
 
 
 class ServiceUnreachable(ClientError):

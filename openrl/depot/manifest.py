@@ -30,11 +30,15 @@ class Manifest:
         """Of this release or an earlier one, which wrote sizes only. Raises ValueError for what is none."""
         told = json.loads(data)
         try:
-            if not isinstance(told.get("files"), dict):
-                return Manifest({name: Entry(int(size), None) for name, size in told.items()})
-            return Manifest({name: _entry(each) for name, each in told["files"].items()}, str(told["at"]))
+            if isinstance(told.get("files"), dict):
+                found = Manifest({name: _entry(each) for name, each in told["files"].items()}, str(told["at"]))
+            else:
+                found = Manifest({name: Entry(int(size), None) for name, size in told.items()})
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError("not a manifest") from error
+        if not found.files:
+            raise ValueError("it names no files")
+        return found
 
     def encoded(self) -> bytes:
         files = {name: {"size": each.size, "sha256": each.sha256} for name, each in self.files.items()}

@@ -122,9 +122,10 @@ class WeightsRemoved(NotFoundError):
 
     def __str__(self) -> str:
         return (
-            f"sampling_session_id: the weights of {self.args[0]} were removed. Without a name, they are kept while "
-            "their session goes on and they are among the newest of their run or in use; save what must stay with "
-            "save_weights_for_sampler(name) and make a sampling client from the path it answers"
+            f"sampling_session_id: the weights of {self.args[0]} were removed. Those of a checkpoint are kept until it "
+            "is deleted, written over or past its time; without a name, while their session goes on and they are among "
+            "the newest of their run or in use. Save what must stay with save_weights_for_sampler(name) and make a "
+            "sampling client from the path it answers"
         )
 
 
@@ -228,7 +229,7 @@ class RunLost(CallerError):
 
 
 class WornOut(CallerError):
-    """The op was claimed again and again and its worker never finished it."""
+    """The op was claimed again and again, and each time its worker was lost or gave it back."""
 
     servers_fault = True
 
@@ -236,7 +237,38 @@ class WornOut(CallerError):
         super().__init__(attempts)
 
     def __str__(self) -> str:
-        return f"given up after {self.args[0]} attempts: each time the worker stopped before it finished"
+        return (
+            f"given up after {self.args[0]} attempts: each time its worker stopped or gave it back; the logs of the "
+            "workers say why"
+        )
+
+
+class MemberUnknown(NotFoundError):
+    """An op is to wait for one that is not there (any more), or is another tenant's."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+
+    def __str__(self) -> str:
+        return f"after: no request {self.args[0]!r}; name requests that were sent before and have not expired"
+
+
+class MemberFailed(CallerError):
+    """An op that this one waited for failed. Facts: the op, and what it failed with."""
+
+    def __init__(self, op: str, why: str) -> None:
+        super().__init__(op, why)
+
+    def __str__(self) -> str:
+        return f"request {self.args[0]}, which this one waited for, failed: {self.args[1]}"
+
+
+class BatchNotFound(NotFoundError):
+    def __init__(self, batch: str) -> None:
+        super().__init__(batch)
+
+    def __str__(self) -> str:
+        return f"batch_id: no batch of rollouts {self.args[0]!r}; batches expire some time after they ended"
 
 
 class OpCancelled(CallerError):
@@ -256,6 +288,20 @@ class TooManyWaiting(PassingError):
 
     def __str__(self) -> str:
         return f"{self.args[0]} requests are waiting already; retry when some have finished"
+
+
+class NoRoomForBatch(PassingError):
+    """A batch would pass the tenant's bound. Facts: the bound, how many operations wait, and how many would come."""
+
+    def __init__(self, limit: int, waiting: int, wanted: int) -> None:
+        super().__init__(limit, waiting, wanted)
+
+    def __str__(self) -> str:
+        limit, waiting, wanted = self.args
+        return (
+            f"{waiting} requests are waiting already and this would add {wanted}, but at most {limit} may wait; "
+            "retry when some have finished, or send fewer at once"
+        )
 
 
 class WeightsNotArrived(PassingError):

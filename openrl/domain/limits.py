@@ -13,14 +13,16 @@ LEAST_TEMPERATURE = 1e-30
 def check_context(tokens: int, context_length: int, where: str) -> None:
     """Raises FieldInvalid for more tokens than the model's context."""
     if tokens > context_length:
-        raise FieldInvalid(where, f"{tokens} tokens are more than the model's context of {context_length}")
+        raise FieldInvalid(where, f"{tokens} tokens are more than the model's context of {context_length}; send fewer")
 
 
 def check_room(prompt_tokens: int, max_tokens: int, context_length: int) -> None:
     """Raises FieldInvalid unless `max_tokens` can follow the prompt within the model's context."""
     left = context_length - prompt_tokens
     if left < 1 <= max_tokens:
-        raise FieldInvalid("prompt", f"{prompt_tokens} tokens leave no room to sample in a context of {context_length}")
+        raise FieldInvalid(
+            "prompt", f"{prompt_tokens} tokens leave no room to sample in a context of {context_length}; send fewer"
+        )
     if max_tokens > left:
         raise FieldInvalid(
             "sampling_params.max_tokens",

@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
+from openrl.domain.rollout import After, RollOut, ScoreGroup
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import Tensor
@@ -138,6 +139,7 @@ class TrainOp:
     run: RunId
     turn: int  #: place in the run's own order; a client retry repeats it
     action: TrainAction
+    after: After | None = None  #: ops that must have settled before
 
     @property
     def once(self) -> str:
@@ -149,9 +151,11 @@ class TrainOp:
 class SampleOp:
     id: OpId
     tenant: TenantId
-    sampler: SamplerId
+    sampler: SamplerId  #: or the batch, of a rollout
     number: int  #: the client's own count; a client retry repeats it
-    action: Sample
+    action: Sample | RollOut
+    after: After | None = None
+    batch: BatchId | None = None
 
     @property
     def owner(self) -> str:
@@ -167,11 +171,14 @@ class SampleOp:
 class RewardOp:
     id: OpId
     tenant: TenantId
-    action: ScoreTexts
+    action: ScoreTexts | ScoreGroup
+    after: After | None = None
+    batch: BatchId | None = None  #: a group of it settles with this op
+    label: str = ""  #: what the client calls it
 
     @property
     def owner(self) -> str:
-        return ""
+        return self.batch or ""
 
     @property
     def once(self) -> str:
@@ -179,13 +186,13 @@ class RewardOp:
 
 
 Op = TrainOp | SampleOp | RewardOp
-Action = TrainAction | Sample | ScoreTexts
+Action = TrainAction | Sample | RollOut | ScoreTexts | ScoreGroup
 
 
 def policy_of(op: Op) -> DepotKey | None:
     """The policy version that an op writes or samples; None for other ops and for samples of the base model."""
     match op.action:
-        case Sample():
+        case Sample() | RollOut():
             return op.action.policy
         case SavePolicy():
             return op.action.target

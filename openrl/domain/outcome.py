@@ -7,6 +7,7 @@ from typing import ClassVar
 from openrl.domain.errors import CallerError
 from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import Status
+from openrl.domain.rollout import Graded, RolledOut
 from openrl.domain.sampling import SampleResult
 from openrl.domain.tensor import Tensor
 
@@ -79,10 +80,11 @@ class Sampled:
 class Scores:
     kind: ClassVar[str] = "scores"
     values: tuple[float, ...]
-    info: tuple[dict[str, str], ...] = field(default=())
+    info: tuple[dict[str, str], ...] = field(default=())  #: for people; one for each value, or none at all
+    parts: tuple[dict[str, float], ...] = field(default=())  #: what a value is made of; likewise
 
 
-Result = RunCreated | WeightsLoaded | BatchResult | StepResult | WeightsSaved | Sampled | Scores
+Result = RunCreated | WeightsLoaded | BatchResult | StepResult | WeightsSaved | Sampled | RolledOut | Scores | Graded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +99,4 @@ class Record:
     result: Result | None = None  #: when done
     failure: Failure | None = None  #: when failed
     queue: str = ""  #: until it is settled, where it was rung
+    label: str = ""  #: what its client calls it

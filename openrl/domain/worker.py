@@ -46,6 +46,7 @@ class WorkerInfo:
     host: str
     pid: int
     cards: tuple[ModelCard, ...] = field(default=())  #: of the base models it serves; none for rewards
+    rewards: tuple[str, ...] = field(default=())  #: names of the reward functions it has
     slots: int  #: ops it may hold at once
     started_at: datetime
     use: DeviceUse | None = None  #: as of the announcement; None without a device

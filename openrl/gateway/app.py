@@ -12,6 +12,8 @@ from openrl.gateway.routes import (
     checkpoints,
     futures,
     models,
+    queues,
+    rollouts,
     sampling,
     scores,
     service,
@@ -37,6 +39,7 @@ def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
     app = FastAPI(title="OpenRL", lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     app.add_middleware(KeyCheck)
     faults.install(app)
-    for noun in (service, sessions, models, weights, training, sampling, futures, checkpoints, scores, workers):
+    tinkers = (service, sessions, models, weights, training, sampling, futures, checkpoints)
+    for noun in (*tinkers, scores, rollouts, queues, workers):
         app.include_router(noun.router)
     return app

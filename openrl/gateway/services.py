@@ -24,6 +24,7 @@ from openrl.domain.worker import WorkerInfo
 from openrl.gateway.awaited import awaited_card, missing_worker
 from openrl.gateway.line import in_line
 from openrl.gateway.memo import Memo
+from openrl.ledger.census import QueueLoad
 from openrl.ledger.connect import connect
 from openrl.ledger.notices import RedisNotices
 from openrl.ledger.port import POLICY_SECONDS, Ledger, Limits, Notices
@@ -36,6 +37,7 @@ from queues.bell import ringer
 THREADS: Final = 64
 KEY_SECONDS: Final = 30.0  #: a revoked key may still be accepted for so long
 ROSTER_SECONDS: Final = 1.5  #: a model may be served for so long before it is known here
+QUEUES_SECONDS: Final = 2.0  #: counting what stands in the queues takes the ledger a while, so not too often
 TOUCH_SECONDS: Final = 30.0  #: a run's time of last request is written at most so often
 #: Of runs and samplers only what never changes is used, or what is checked again before it counts: the ledger knows for
 #: longer than this that a sampler's weights were removed.
@@ -61,6 +63,7 @@ class Services:
     keys: Memo[str, TenantId] = field(default_factory=lambda: Memo(KEY_SECONDS))
     _workers: Memo[str, list[WorkerInfo]] = field(default_factory=lambda: Memo(ROSTER_SECONDS))
     _cards: Memo[str, list[ModelCard]] = field(default_factory=lambda: Memo(ROSTER_SECONDS))
+    _queues: Memo[str, list[QueueLoad]] = field(default_factory=lambda: Memo(QUEUES_SECONDS))
     _runs: Memo[tuple[TenantId, RunId], Run] = field(default_factory=lambda: Memo(FIXED_SECONDS))
     _samplers: Memo[tuple[TenantId, SamplerId], Sampler] = field(default_factory=lambda: Memo(FIXED_SECONDS))
     _touched: Memo[RunId, bool] = field(default_factory=lambda: Memo(TOUCH_SECONDS))
@@ -83,6 +86,13 @@ class Services:
 
     def workers(self) -> list[WorkerInfo]:
         return self._workers.get("all", self.roster.workers)
+
+    def queues(self) -> list[QueueLoad]:
+        return self._queues.get("all", self.ledger.queues)
+
+    def rewards(self) -> tuple[str, ...]:
+        """Names of the reward functions that there are workers for, sorted; none while no such worker is up."""
+        return tuple(sorted({name for worker in self.workers() for name in worker.rewards}))
 
     def card(self, model: str) -> ModelCard:
         """The card of a model that something of ours is made of. Raises NoWorker until it is served again, unless it is

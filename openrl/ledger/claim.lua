@@ -1,6 +1,6 @@
 -- ARGV[3] id  [4] holder  [5] hold_seconds  [6] max_attempts  [7] failure of a worn out op
 -- [8] seconds after which a run without an op weighs nothing
--- -> word, bells, bodies, epoch, attempt, row (kind tenant run turn sampler number body_at body),
+-- -> word, bells, bodies, epoch, attempt, row (kind tenant run turn sampler number batch label after body_at body),
 --    lease (epoch snapshot snapshot_turn; empty for an op of no run), seconds since it was appended
 local id = ARGV[3]
 
@@ -15,9 +15,10 @@ local function freer(holder)
 end
 
 local key = p .. 'op:' .. id
-local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts', 'rings', 'bell', 'line', 'tenant')
+local row = redis.call('HMGET', key, 'status', 'run', 'turn', 'attempts', 'rings', 'bell', 'line', 'tenant', 'pending')
 if row[1] ~= 'waiting' then return { 'no', bells, bodies } end
 if row[7] and not row[5] then return { 'no', bells, bodies } end  -- it stands in line
+if row[9] then return { 'no', bells, bodies } end
 if row[2] ~= '' and tonumber(row[3]) ~= next_turn(row[2]) then return { 'no', bells, bodies } end
 if tonumber(row[4]) >= tonumber(ARGV[6]) then
   settle(id, 'failed', false, 'failure', ARGV[7])
@@ -47,10 +48,11 @@ if row[2] ~= '' then
   redis.call('ZADD', p .. 'holders', stamp(now + tonumber(ARGV[5])), ARGV[4])
   lease = redis.call('HMGET', at, 'epoch', 'snapshot', 'snapshot_turn')
 end
-redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4])
+redis.call('HSET', key, 'status', 'held', 'holder', ARGV[4], 'claimed', stamp(now))
 redis.call('ZREM', p .. 'ready', id)
 if row[7] then answered(row[7], row[8], id) end
 redis.call('ZADD', p .. 'held', stamp(now + tonumber(ARGV[5])), id)
 return { 'held', bells, bodies, redis.call('HINCRBY', key, 'epoch', 1), redis.call('HINCRBY', key, 'attempts', 1),
-  redis.call('HMGET', key, 'kind', 'tenant', 'run', 'turn', 'sampler', 'number', 'body_at', 'body'), lease,
+  redis.call('HMGET', key, 'kind', 'tenant', 'run', 'turn', 'sampler', 'number', 'batch', 'label', 'after', 'body_at',
+    'body'), lease,
   stamp(now - tonumber(redis.call('HGET', key, 'appended') or now)) }

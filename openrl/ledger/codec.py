@@ -9,16 +9,18 @@ import msgspec
 
 from openrl.domain.op import Action, Bell
 from openrl.domain.outcome import Failure, Result
+from openrl.domain.rollout import After, Sums
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
     shape.kind: msgspec.msgpack.Decoder(shape) for shape in (*get_args(Action), *get_args(Result))
 }
+_AFTERS = msgspec.msgpack.Decoder(After)
 _BELLS = msgspec.msgpack.Decoder(Bell)
 _FAILURES = msgspec.msgpack.Decoder(Failure)
 
 
-def encode(thing: Action | Result | Bell | Failure) -> bytes:
+def encode(thing: Action | Result | Bell | Failure | After | Sums) -> bytes:
     return _ENCODER.encode(thing)
 
 
@@ -26,6 +28,10 @@ def decode(kind: str, data: bytes) -> Any:
     """The action or result of that kind. Raises KeyError for a kind that is neither, msgspec.DecodeError for bytes
     that are not of that kind."""
     return _DECODERS[kind].decode(data)
+
+
+def decode_after(data: bytes) -> After:
+    return _AFTERS.decode(data)
 
 
 def decode_bell(data: bytes) -> Bell:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from openrl.domain.ids import OpId
+from openrl.domain.ids import BatchId, OpId
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +12,10 @@ class Keys:
     def op(self, op_id: OpId) -> str:
         """Hash: the op's row."""
         return f"{self.prefix}op:{op_id}"
+
+    def batch(self, batch: BatchId) -> str:
+        """Hash: the batch. With `:order` behind it a list: ids of the ops that ended its groups."""
+        return f"{self.prefix}batch:{batch}"
 
     @property
     def tenants(self) -> str:

@@ -70,6 +70,12 @@ class Leases:
             if brings.line == line and self._until.get(worker, 0.0) > now
         )
 
+    def brought(self) -> dict[str, int]:
+        """The same by line, of those to which a live worker brings any."""
+        alive = {worker for worker, until in self._until.items() if until > self._clock()}
+        lines = {brings.line for worker, brings in self._brought.items() if worker in alive}
+        return {line: self.brought_to(line) for line in lines}
+
     def load(self, worker: WorkerId) -> int:
         """Its runs that had an op of late."""
         since = self._clock() - ACTIVE_SECONDS

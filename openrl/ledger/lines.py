@@ -92,6 +92,11 @@ class Line:
         ahead = before * len(standing.owners) + list(standing.owners).index(owner)
         return min(ahead, unsettled - len(self.out.get(tenant, ())) - 1), standing.pace
 
+    def waits(self) -> Iterator[tuple[TenantId, int, Pace]]:
+        """The tenants with ops that stand, how many, and at which pace they leave."""
+        for tenant, standing in self.standing.items():
+            yield tenant, sum(map(len, standing.owners.values())), standing.pace
+
     def _may_ring(self, tenant: TenantId, slots: int) -> bool:
         free = slots - sum(map(len, self.out.values()))
         return len(self.out.get(tenant, ())) < free and len(self.bells.get(tenant, ())) < BELLS_AT_ONCE

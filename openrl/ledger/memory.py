@@ -1,7 +1,8 @@
 """A ledger in memory: a double for tests, with the same rules as `redis` and a clock one can set.
 
 Knows no bytes: ops and results are kept as they are, so nothing ever goes to a shelf. Whose the runs are is in
-`leases.py`, how far they have come in `turns.py`, who stands in line in `lines.py`.
+`leases.py`, how far they have come in `turns.py`, who stands in line in `lines.py`, who waits for whom in
+`joins.py`, and what batches come to in `batches.py`.
 """
 
 import time
@@ -9,11 +10,14 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 
 from openrl.domain.errors import (
     ClaimLost,
+    MemberFailed,
+    MemberUnknown,
+    NoRoomForBatch,
     OpenRLError,
     PassingError,
     TooManyWaiting,
@@ -21,13 +25,17 @@ from openrl.domain.errors import (
     TurnUnsettled,
     WornOut,
 )
-from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
-from openrl.domain.op import SETTLED, Bell, Op, RewardOp, SampleOp, Status, TrainOp, changes_run
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId, WorkerId
+from openrl.domain.op import SETTLED, Bell, Op, RewardOp, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
+from openrl.domain.rollout import Graded, OnFailure
+from openrl.ledger.batches import Batch, Kept
+from openrl.ledger.census import MEMBERS_TOLD, Census, Life, QueueLoad, waits_seconds
+from openrl.ledger.joins import Joins, members_of
 from openrl.ledger.leases import Leases
 from openrl.ledger.lines import Line
 from openrl.ledger.policies import PolicyUse
-from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept, waits_seconds
+from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept
 from openrl.ledger.turns import Turns
 
 
@@ -42,6 +50,8 @@ class _Row:
     settled_by: int | None = None  #: epoch
     rings: int = 0
     due: float | None = None  #: when to ring again, when a hold lapses, or when it settled; None while blocked
+    holder: str = ""  #: that has it, or had it as it settled
+    claimed: float | None = None
     result: Result | None = None
     failure: Failure | None = None
 
@@ -65,10 +75,12 @@ class MemoryLedger:
         self._once: dict[str, OpId] = {}
         self._runs: defaultdict[RunId, Turns] = defaultdict(Turns)
         self._lines: defaultdict[str, Line] = defaultdict(Line)
+        self._joins = Joins()
+        self._batches: dict[BatchId, Kept] = {}
         self._waiting: Counter[TenantId] = Counter()
         self._to_ring: list[Bell] = []
         self._lock = RLock()
-        self.on_settled: list[Callable[[OpId], None]] = []
+        self.on_settled: list[Callable[[OpId | BatchId], None]] = []
 
     def seen_by(self, holder: str) -> "MemoryLedger":
         """The same ledger in the hands of another worker."""
@@ -81,19 +93,28 @@ class MemoryLedger:
         with self._lock:
             if (first := self._once.get(op.once)) is not None:
                 return first
+            members = self._members(op)
             run = self._runs[op.run] if isinstance(op, TrainOp) else None
             self._admit(op, run)
             self._policies.begin(op)
             self._once[op.once] = op.id
-            self._rows[op.id] = _Row(op, bell, self._clock())
-            self._waiting[op.tenant] += 1
-            if not isinstance(op, TrainOp):
-                self._line_up(op, bell)
+            row = self._rows[op.id] = _Row(op, bell, self._clock())
+            self._joins.enter(op.id, members, (each for each in members if self._rows[each].status not in SETTLED))
+            failed = next((each for each in members if self._rows[each].status is Status.FAILED), None)
+            if failed is not None and self._fails_with(row):
+                row.bell = replace(bell, line="")  # which it never comes to
+                self._settle(row, failure=self._failure_through(failed))
+            elif not isinstance(op, TrainOp):
+                self._line_up(row)
             elif run is not None:
                 run.add(op.turn, op.id, self._clock())
                 self._come_to(run)
         self._ring_all()
         return op.id
+
+    def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
+        for op, bell in ops:
+            self.append(op, bell)
 
     def _admit(self, op: Op, run: Turns | None) -> None:
         self._policies.check(op)
@@ -102,14 +123,94 @@ class MemoryLedger:
             if run.is_over(op.turn):
                 raise TurnPassed(op.run, op.turn)
             awaited = run.is_awaited(op.turn)
-        if not awaited and self._waiting[op.tenant] >= self._limits.max_waiting_per_tenant:
+        batch = None if isinstance(op, TrainOp) or op.batch is None else self._batches.get(op.batch)
+        placed = batch is not None and batch.take_place()
+        if not awaited and not placed and self._waiting[op.tenant] >= self._limits.max_waiting_per_tenant:
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
+        self._waiting[op.tenant] += not placed
+        if batch is not None:
+            batch.note_appended(self._clock())
 
     def skip(self, run: RunId, turn: int) -> None:
         with self._lock:
             if turn not in self._runs[run].unsettled:
                 self._end(self._runs[run], turn)
         self._ring_all()
+
+    # -------------------------------------------------------------------------------------------- batches
+    def open_batch(self, batch: Batch) -> Batch:
+        most = self._limits.max_waiting_per_tenant
+        with self._lock:
+            now = self._clock()
+            kept = self._batches.get(batch.id) or Kept(replace(batch, created=now), now)
+            waiting, missing = self._waiting[batch.tenant], kept.missing()
+            if missing and waiting + missing > most:
+                raise NoRoomForBatch(most, waiting, batch.ops)
+            self._batches[batch.id], kept.last = kept, now
+            kept.reserved += missing
+            self._waiting[batch.tenant] += missing
+            return kept.batch
+
+    def close_batch(self, batch: BatchId) -> None:
+        with self._lock:
+            if (kept := self._batches.get(batch)) is not None:
+                kept.batch = replace(kept.batch, cancelled=True)
+                self._give_up_places(kept)
+
+    def _give_up_places(self, kept: Kept) -> None:
+        self._waiting[kept.batch.tenant] -= kept.reserved
+        kept.reserved = 0
+
+    def batch(self, batch: BatchId) -> Batch | None:
+        with self._lock:
+            return self._batches[batch].batch if batch in self._batches else None
+
+    def settled_in(self, batch: BatchId, start: int, most: int) -> list[OpId]:
+        with self._lock:
+            return self._batches[batch].order[start : start + most] if batch in self._batches else []
+
+    def _note_settled(self, row: _Row) -> None:
+        op = row.op
+        if isinstance(op, TrainOp) or op.batch is None or (kept := self._batches.get(op.batch)) is None:
+            return
+        kept.note_settled(self._clock())
+        if isinstance(op, RewardOp):
+            error = row.failure.error if row.failure is not None else None
+            kept.end_group(op.id, error, row.result.sums if isinstance(row.result, Graded) else None)
+            self._tell(op.batch)
+
+    # -------------------------------------------------------------------------------------------- joins
+    def _members(self, op: Op) -> tuple[OpId, ...]:
+        members = members_of(op)
+        for member in members:
+            if member not in self._rows or self._rows[member].op.tenant != op.tenant:
+                raise MemberUnknown(member)
+        return members
+
+    def _fails_with(self, row: _Row) -> bool:
+        """Whether the op fails when a member does."""
+        return row.op.after is not None and row.op.after.on_failure is OnFailure.FAIL
+
+    def _failure_through(self, member: OpId) -> Failure:
+        failure = self._rows[member].failure
+        assert failure is not None
+        return replace(failure, error=MemberFailed.__name__, message=str(MemberFailed(member, failure.message)))
+
+    def _tell_joined(self, member: _Row) -> None:
+        for op_id in self._joins.tell(member.op.id):
+            row = self._rows[op_id]
+            if row.status in SETTLED:
+                continue  # with an earlier one, whose failure it shared
+            if member.status is Status.FAILED and self._fails_with(row):
+                self._settle(row, failure=self._failure_through(member.op.id))
+            elif self._joins.come_free(op_id):
+                self._come_free(row)
+
+    def _come_free(self, row: _Row) -> None:
+        if isinstance(row.op, TrainOp):
+            self._come_to(self._runs[row.op.run])
+        else:
+            self._line_up(row)
 
     # -------------------------------------------------------------------------------------------- being worked on
     def claim(self, op_id: OpId) -> Held | None:
@@ -132,6 +233,7 @@ class MemoryLedger:
             self._to_ring.append(row.bell.at(freer))
             return None
         row.status, row.due = Status.HELD, self._clock() + self._limits.hold_seconds
+        row.holder, row.claimed = self._holder, self._clock()
         row.attempts += 1
         row.epoch += 1
         if row.bell.line:
@@ -213,7 +315,7 @@ class MemoryLedger:
             self._runs[run].journal.clear()
             return self._leases.forget(run)
 
-    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+    def retire(self, policy: DepotKey, unused_seconds: float | None) -> bool:
         with self._lock:
             return self._policies.retire(policy, unused_seconds)
 
@@ -259,6 +361,10 @@ class MemoryLedger:
                 self._settle(row, failure=failure_of(error))
         self._ring_all()
 
+    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
+        for op_id in op_ids:
+            self.cancel(op_id, error)
+
     def _settle_held(
         self, held: Held, *, result: Result | None = None, failure: Failure | None = None, applied: bool = True
     ) -> None:
@@ -280,19 +386,29 @@ class MemoryLedger:
         row.status = Status.FAILED if result is None else Status.DONE
         row.result, row.failure, row.due = result, failure, self._clock()
         self._waiting[op.tenant] -= 1
+        stood_or_out = op.id not in self._joins.pending
+        self._joins.leave(op.id, members_of(op))
         self._policies.end(op)
         if isinstance(op, TrainOp):
             self._end(self._runs[op.run], op.turn)
-        elif row.bell.line:
+        elif row.bell.line and stood_or_out:
             self._lines[row.bell.line].leave(op.id, op.tenant, op.owner)
             self._move(row.bell.line)
+        self._note_settled(row)
+        self._tell(op.id)
+        self._tell_joined(row)
+
+    def _tell(self, settled: OpId | BatchId) -> None:
         for tell in self.on_settled:
-            tell(op.id)
+            tell(settled)
 
     # -------------------------------------------------------------------------------------------- lines
-    def _line_up(self, op: SampleOp | RewardOp, bell: Bell) -> None:
-        slots, now = self._slots(bell.line), self._clock()
-        if not bell.line or self._lines[bell.line].enter(op.id, op.tenant, op.owner, slots, now):
+    def _line_up(self, row: _Row) -> None:
+        op, line, now = row.op, row.bell.line, self._clock()
+        assert not isinstance(op, TrainOp)
+        if op.id in self._joins.pending:
+            return
+        if not line or self._lines[line].enter(op.id, op.tenant, op.owner, self._slots(line), now):
             self._ready(op.id)
 
     def _move(self, line: str) -> int:
@@ -320,8 +436,11 @@ class MemoryLedger:
         return None if op_id is None else self._rows[op_id]
 
     def _ready(self, op_id: OpId) -> None:
+        if op_id in self._joins.pending:
+            return
         row = self._rows[op_id]
         row.status, row.rings, row.due = Status.WAITING, 0, self._clock() + self._limits.ring_again_seconds
+        row.holder = ""
         self._to_ring.append(self._bell(row))
 
     def _ring_all(self) -> None:
@@ -347,6 +466,7 @@ class MemoryLedger:
                 result=row.result,
                 failure=row.failure,
                 queue="" if row.status in SETTLED else row.bell.queue,
+                label=row.op.label if isinstance(row.op, RewardOp) else "",
             )
 
     def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:
@@ -363,6 +483,50 @@ class MemoryLedger:
                 return None
             ahead, pace = found
             return Place(ahead=ahead, seconds=waits_seconds(ahead, self._clock() - pace.since, pace.rung))
+
+    def queues(self) -> list[QueueLoad]:
+        with self._lock:
+            census = Census(self._clock(), self._leases.brought())
+            for row in self._rows.values():
+                if row.status not in SETTLED and not self._waits_for_others(row.op):
+                    self._count(row, census)
+            for name, line in self._lines.items():
+                for tenant, ops, pace in line.waits():
+                    census.paced(name, tenant, self._clock() - pace.since, pace.rung)
+                    census.of(name, tenant).standing = ops
+            return census.told()
+
+    def _count(self, row: _Row, census: Census) -> None:
+        queue = row.bell.line or row.bell.queue
+        if row.status is Status.HELD:
+            census.held(queue, row.op.tenant)
+        else:
+            census.waits(queue, row.op.tenant, row.appended)
+
+    def _waits_for_others(self, op: Op) -> bool:
+        """Those behind one that does in its run, too."""
+        first = self._runs[op.run].here if isinstance(op, TrainOp) else op.id
+        return first in self._joins.pending
+
+    def life(self, op_id: OpId) -> Life | None:
+        with self._lock:
+            row = self._rows.get(op_id)
+            if row is None:
+                return None
+            over = row.status in SETTLED
+            members = () if over else members_of(row.op)
+            rung = not over and row.due is not None
+            return Life(
+                now=self._clock(),
+                appended=row.appended,
+                rung_again=row.rings if rung else None,
+                holder=row.holder,
+                claimed=row.claimed,
+                settled=row.due if over else None,
+                line="" if over else row.bell.line,
+                after=tuple((each, self._rows[each].status) for each in members[:MEMBERS_TOLD]),
+                members=len(members),
+            )
 
     def waiting(self, tenant: TenantId) -> int:
         with self._lock:
@@ -381,6 +545,7 @@ class MemoryLedger:
                 taken_back=sum(map(self._take_back, self._due(Status.HELD))),
                 gaps_skipped=sum(map(self._skip_gap, list(self._runs.values()))),
                 moved=sum(map(self._move, list(self._lines))),
+                let_go=sum(map(self._look_at_batch, list(self._batches.values()))),
                 forgotten=sum(map(self._forget, self._due(*SETTLED, after=self._limits.keep_seconds))),
             )
         self._ring_all()
@@ -419,5 +584,30 @@ class MemoryLedger:
         if isinstance(row.op, TrainOp) and row.op.id in self._runs[row.op.run].journal.values():
             row.due = self._clock()  # its run has no snapshot yet that covers it
             return False
+        if (needed := self._needed_until(row.op)) is not None:
+            row.due = needed - self._limits.keep_seconds
+            return False
         del self._rows[row.op.id], self._once[row.op.once]
         return True
+
+    def _look_at_batch(self, kept: Kept) -> int:
+        """Its places are given up where nothing comes for them, and it expires. No join is ever left behind here."""
+        limits, now = self._limits, self._clock()
+        if kept.last + limits.gap_seconds <= now:
+            self._give_up_places(kept)
+        ends = kept.ends(limits.keep_seconds)
+        if ends is not None and ends <= now:
+            del self._batches[kept.batch.id]
+        return 0
+
+    def _needed_until(self, op: Op) -> float | None:
+        """When an op that is due to be forgotten must be looked at again; None where nobody needs it any more."""
+        now, keep_seconds = self._clock(), self._limits.keep_seconds
+        if op.id in self._joins.joined:
+            return now + keep_seconds
+        kept = None if isinstance(op, TrainOp) or op.batch is None else self._batches.get(op.batch)
+        if kept is None:
+            return None
+        ends = kept.ends(keep_seconds)
+        until = now + keep_seconds if ends is None else ends
+        return until if until > now else None

@@ -12,7 +12,7 @@ from typing import Final
 
 import redis
 
-from openrl.domain.ids import OpId
+from openrl.domain.ids import BatchId, OpId
 from openrl.domain.op import SETTLED
 from openrl.ledger.keys import Keys
 from openrl.ledger.memory import MemoryLedger
@@ -32,15 +32,15 @@ class Waiters:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._wakes: dict[OpId, list[Wake]] = {}
+        self._wakes: dict[OpId | BatchId, list[Wake]] = {}
 
-    def add(self, op_id: OpId, wake: Wake) -> Callable[[], None]:
+    def add(self, op_id: OpId | BatchId, wake: Wake) -> Callable[[], None]:
         """Returns a function that takes the callback away again."""
         with self._lock:
             self._wakes.setdefault(op_id, []).append(wake)
         return lambda: self._remove(op_id, wake)
 
-    def _remove(self, op_id: OpId, wake: Wake) -> None:
+    def _remove(self, op_id: OpId | BatchId, wake: Wake) -> None:
         with self._lock:
             wakes = self._wakes.get(op_id, [])
             if wake in wakes:
@@ -48,7 +48,7 @@ class Waiters:
             if not wakes:
                 self._wakes.pop(op_id, None)
 
-    def wake(self, op_id: OpId) -> None:
+    def wake(self, op_id: OpId | BatchId) -> None:
         with self._lock:
             wakes = self._wakes.pop(op_id, ())
         for wake in wakes:
@@ -58,8 +58,9 @@ class Waiters:
                 log.warning("a waiter could not be woken", exc_info=True, extra={"action": "wake", "op": op_id})
 
     def ops(self) -> list[OpId]:
+        """Batches too, which no ledger knows as ops."""
         with self._lock:
-            return list(self._wakes)
+            return [OpId(waited) for waited in self._wakes]
 
 
 class RedisNotices:
@@ -73,7 +74,7 @@ class RedisNotices:
         self._thread = Thread(target=self._run, name="notices", daemon=True)
         self._thread.start()
 
-    def subscribe(self, op_id: OpId, wake: Wake) -> Callable[[], None]:
+    def subscribe(self, op_id: OpId | BatchId, wake: Wake) -> Callable[[], None]:
         return self._waiters.add(op_id, wake)
 
     def close(self) -> None:
@@ -124,7 +125,7 @@ class MemoryNotices:
         self._told = ledger.on_settled
         self._told.append(self._waiters.wake)
 
-    def subscribe(self, op_id: OpId, wake: Wake) -> Callable[[], None]:
+    def subscribe(self, op_id: OpId | BatchId, wake: Wake) -> Callable[[], None]:
         return self._waiters.add(op_id, wake)
 
     def close(self) -> None:

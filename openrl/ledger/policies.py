@@ -36,13 +36,16 @@ class PolicyUse:
             self._needed[policy] -= 1
             self._used[policy] = self._clock()
 
-    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
-        used = self._used.get(policy)
-        if self._needed[policy] or (used is not None and used > self._clock() - unused_seconds):
+    def retire(self, policy: DepotKey, unused_seconds: float | None) -> bool:
+        if unused_seconds is not None and self._kept(policy, unused_seconds):
             return False
         self._retired[policy] = self._clock()
         self._used.pop(policy, None)
         return True
+
+    def _kept(self, policy: DepotKey, seconds: float) -> bool:
+        used = self._used.get(policy)
+        return self._needed[policy] > 0 or (used is not None and used > self._clock() - seconds)
 
     def sweep(self) -> None:
         for known in (self._used, self._retired):

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from openrl.domain.errors import OpenRLError, PassingError
-from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Bell, Op, TrainOp
 from openrl.domain.outcome import Failure, Record, Result
+from openrl.ledger.batches import Batch
+from openrl.ledger.census import Life, QueueLoad
 
 Ring = Callable[[Bell], None]
 
@@ -21,7 +23,6 @@ Ring = Callable[[Bell], None]
 UNSERVED_SLOTS: Final = 8
 #: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
 BELLS_AT_ONCE: Final = 16
-PACE_BASIS: Final = 8  #: rings that tell a pace
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
 POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
@@ -105,11 +106,7 @@ class Swept:
     gaps_skipped: int = 0
     forgotten: int = 0  #: settled ops past their keeping time
     moved: int = 0  #: ops rung that stood in line
-
-
-def waits_seconds(ahead: int, elapsed: float, rung: float) -> float | None:
-    """Until an op with so many ahead of it is rung, where so many were rung in the time elapsed."""
-    return (ahead + 1) * elapsed / rung if rung >= PACE_BASIS else None
+    let_go: int = 0  #: joined ops that waited for nothing any more
 
 
 class Ledger(Protocol):
@@ -118,7 +115,30 @@ class Ledger(Protocol):
         fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
         stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
         between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
-        else. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a retired policy."""
+        else. Where it names others in `after` all that begins when the last of them has settled, and until it has
+        settled itself theirs stay readable. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a
+        retired policy, MemberUnknown, FieldInvalid (too many members)."""
+        ...
+
+    def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
+        """The same for many, in few round trips. What was appended before an error stays."""
+        ...
+
+    def open_batch(self, batch: Batch) -> Batch:
+        """Let a batch in: keep room for all its ops among the tenant's unsettled ones. A repeat answers the batch as it
+        stands; where ops of it never came they have their room again. Raises NoRoomForBatch."""
+        ...
+
+    def close_batch(self, batch: BatchId) -> None:
+        """No op of it is to come any more, and those that did will be cancelled; does nothing where it is unknown."""
+        ...
+
+    def batch(self, batch: BatchId) -> Batch | None:
+        """None for one never opened, or expired: some time after its last op settled, all of it at once."""
+        ...
+
+    def settled_in(self, batch: BatchId, start: int, most: int) -> list[OpId]:
+        """The ops that ended groups of the batch, in the order in which they did, from the `start`th on."""
         ...
 
     def skip(self, run: RunId, turn: int) -> None:
@@ -169,9 +189,10 @@ class Ledger(Protocol):
         Raises TurnUnsettled where ops still wait for it."""
         ...
 
-    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
+    def retire(self, policy: DepotKey, unused_seconds: float | None) -> bool:
         """A policy version is about to be deleted: ops that would sample it are refused from now on. False, and nothing
-        done, where an unsettled op writes or samples it, or one did within so many seconds."""
+        done, where an unsettled op writes or samples it, or one did within so many seconds; with None that is no
+        reason to keep it."""
         ...
 
     def done(self, held: Held, result: Result) -> None:
@@ -191,6 +212,10 @@ class Ledger(Protocol):
         """Fail an unsettled op, held or not; its holder finds out at renewal or settlement."""
         ...
 
+    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
+        """The same for many, in few round trips; those that are unknown or settled are passed over."""
+        ...
+
     def read(self, op_id: OpId) -> Record | None:
         """What is known of an op; None for one never recorded or forgotten. A result that its shelf lost reads as a
         failure of ours (BytesLost)."""
@@ -204,23 +229,32 @@ class Ledger(Protocol):
         """Where an op stands in its line; None for one that does not."""
         ...
 
+    def queues(self) -> list[QueueLoad]:
+        """What stands in every queue that has ops or slots, and whose it is; counted in several round trips."""
+        ...
+
+    def life(self, op_id: OpId) -> Life | None:
+        """What an op has been through; None for one never recorded or forgotten."""
+        ...
+
     def waiting(self, tenant: TenantId) -> int:
         """The tenant's unsettled ops."""
         ...
 
     def sweep(self) -> Swept:
         """Put right what went quiet: lapsed claims, lost bells, gaps, lines that
-        should have moved, old rows. Any process may call it."""
+        should have moved, joins that wait for nothing, rooms that no op came for, old rows. Any process may call it."""
         ...
 
 
 class Notices(Protocol):
     """Tells when ops settle, over one reply channel per process; nobody polls."""
 
-    def subscribe(self, op_id: OpId, wake: Callable[[], None]) -> Callable[[], None]:
-        """Have `wake` called once, from any thread, when the op settles. Does no I/O, so it may be called from an event
-        loop; read the ledger *after* it, for an op that has settled already is found only seconds later. A wake may be
-        spurious: read the ledger to be sure, and subscribe again. Returns a function that unsubscribes."""
+    def subscribe(self, op_id: OpId | BatchId, wake: Callable[[], None]) -> Callable[[], None]:
+        """Have `wake` called once, from any thread, when the op, or the next group of the batch, settles. Does no I/O,
+        so it may be called from an event loop; read the ledger *after* it, for an op that has settled already is found
+        only seconds later. A wake may be spurious: read the ledger to be sure, and subscribe again. Returns a function
+        that unsubscribes."""
         ...
 
     def close(self) -> None: ...

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib import resources
+from itertools import islice
 from typing import Any, Final, cast
 
 import redis
@@ -17,6 +18,8 @@ from openrl.domain.errors import (
     BytesLost,
     ClaimLost,
     LeaseLost,
+    MemberUnknown,
+    NoRoomForBatch,
     OpenRLError,
     PassingError,
     TooManyWaiting,
@@ -25,10 +28,12 @@ from openrl.domain.errors import (
     WeightsRemoved,
     WornOut,
 )
-from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
-from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, Status, TrainAction, TrainOp, changes_run, policy_of
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId, WorkerId
+from openrl.domain.op import Bell, Op, SampleOp, Status, TrainAction, TrainOp, changes_run, policy_of
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
+from openrl.ledger.batches import Batch
+from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_life, take_census, waits_seconds
 from openrl.ledger.keys import Keys, body_key, result_key
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
@@ -45,14 +50,27 @@ from openrl.ledger.port import (
     Ring,
     Shelf,
     Swept,
-    waits_seconds,
+)
+from openrl.ledger.rows import (
+    batch_fields,
+    batch_of,
+    join_field,
+    lease_of,
+    op_of,
+    read_batch,
+    shape_fields,
+    sums_fields,
+    turn_fields,
 )
 
 log = logging.getLogger(__name__)
 
 SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
+MEMBERS_AT_MOST: Final = 10_000  #: of joins, that one sweep looks at
+PIPED: Final = 50  #: calls in one round trip, where there are many: others wait until all of them are through
 _READ_FIELDS: Final = (
     "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by", "bell",
+    "label",
 )  # fmt: skip
 
 
@@ -82,33 +100,75 @@ class RedisLedger:
 
     # -------------------------------------------------------------------------------------------- coming in
     def append(self, op: Op, bell: Bell) -> OpId:
+        body = self._shelved(op)
+        return self._appended(op, body is None, self._call("append", *self._append_args(op, bell, body)))
+
+    def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
+        coming = iter(ops)
+        while some := list(islice(coming, PIPED)):
+            bodies = [self._shelved(op) for op, _ in some]
+            calls = [self._append_args(op, bell, body) for (op, bell), body in zip(some, bodies, strict=True)]
+            for (op, _), body, answer in zip(some, bodies, self._call_all("append", calls), strict=True):
+                self._appended(op, body is None, answer)
+
+    def _shelved(self, op: Op) -> bytes | None:
+        """The body for the op's row, or None where it is on the shelf."""
         body = codec.encode(op.action)
-        by_reference = len(body) > self._limits.inline_bytes
-        if by_reference:
-            self._shelf.put(body_key(op.id), body)
-        run, turn, own = _shape_fields(op)
+        if len(body) <= self._limits.inline_bytes:
+            return body
+        self._shelf.put(body_key(op.id), body)
+        return None
+
+    def _append_args(self, op: Op, bell: Bell, body: bytes | None) -> tuple[Any, ...]:
         policy = policy_of(op)
         needs = ("policy", policy) if policy is not None else ()
-        place = ("body_at", "shelf") if by_reference else ("body_at", "inline", "body", body)
+        place = ("body_at", "shelf") if body is None else ("body_at", "inline", "body", body)
         owner = "" if isinstance(op, TrainOp) else op.owner
-        word, first, status, bells = self._call(
-            "append", self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, run, turn, bell.line, owner,
-            policy or "", "kind", op.action.kind, "bell", codec.encode(bell), *own, *needs, *place,
+        return (
+            self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, *turn_fields(op), bell.line, owner,
+            policy or "", join_field(op), batch_of(op), "kind", op.action.kind, "bell", codec.encode(bell),
+            *shape_fields(op), *needs, *place,
         )  # fmt: skip
+
+    def _appended(self, op: Op, by_reference: bool, answer: Sequence[Any]) -> OpId:
+        word, first, status, bells, bodies = answer
         first_id = OpId(first.decode())
         if by_reference and word != b"new" and not (first_id == op.id and status in (b"waiting", b"held")):
             self._discard(body_key(op.id))
-        if word == b"passed":
-            raise TurnPassed(run, int(turn))
-        if word == b"retired":
-            raise WeightsRemoved(op.sampler if isinstance(op, SampleOp) else run)
+        if word == b"passed" and isinstance(op, TrainOp):
+            raise TurnPassed(op.run, op.turn)
+        if word == b"retired" and isinstance(op, SampleOp):
+            raise WeightsRemoved(op.sampler)
         if word == b"full":
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
-        self._ring_all(bells)
+        if word == b"stranger":
+            raise MemberUnknown(first_id)
+        self._follow_up(bells, bodies)
         return first_id
 
     def skip(self, run: RunId, turn: int) -> None:
         self._ring_all(self._call("skip", run, turn))
+
+    # -------------------------------------------------------------------------------------------- batches
+    def open_batch(self, batch: Batch) -> Batch:
+        most = self._limits.max_waiting_per_tenant
+        word, fields = self._call("open_batch", most, batch.id, batch.tenant, batch.ops, *batch_fields(batch))
+        if word == b"full":
+            raise NoRoomForBatch(most, int(fields), batch.ops)
+        return read_batch(batch.id, dict(zip(fields[::2], fields[1::2], strict=True)))
+
+    def close_batch(self, batch: BatchId) -> None:
+        self._call("close_batch", batch)
+
+    def batch(self, batch: BatchId) -> Batch | None:
+        with told_apart():
+            fields = cast(dict[bytes, bytes], self._client.hgetall(self._keys.batch(batch)))
+        return read_batch(batch, fields) if fields else None
+
+    def settled_in(self, batch: BatchId, start: int, most: int) -> list[OpId]:
+        with told_apart():
+            ids = self._client.lrange(f"{self._keys.batch(batch)}:order", start, start + most - 1)
+        return [OpId(op_id.decode()) for op_id in cast(list[bytes], ids)]
 
     # -------------------------------------------------------------------------------------------- being worked on
     def claim(self, op_id: OpId) -> Held | None:
@@ -125,8 +185,8 @@ class RedisLedger:
             body = self._fetch_body(op_id)
             if body is None:
                 return None
-        op = _op_of(op_id, shape, body)
-        return Held(op=op, epoch=epoch, attempt=attempt, lease=_lease_of(op, lease), waited_seconds=float(waited))
+        op = op_of(op_id, shape, body)
+        return Held(op=op, epoch=epoch, attempt=attempt, lease=lease_of(op, lease), waited_seconds=float(waited))
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         pairs = [part for claim in held for part in (claim.op.id, claim.epoch)]
@@ -166,8 +226,8 @@ class RedisLedger:
         op_id, kind, tenant, turn, body_at, body = row
         data = self._fetch(body_key(OpId(op_id.decode()))) if body_at == b"shelf" else body
         action = cast(TrainAction, codec.decode(kind.decode(), data))
-        whose = TenantId(tenant.decode())
-        return TrainOp(id=OpId(op_id.decode()), tenant=whose, run=run, turn=int(turn), action=action)
+        owner = TenantId(tenant.decode())
+        return TrainOp(id=OpId(op_id.decode()), tenant=owner, run=run, turn=int(turn), action=action)
 
     def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
         word, bodies, before = self._call("snapshot", lease.run, lease.epoch, turn, key)
@@ -185,19 +245,19 @@ class RedisLedger:
         self._follow_up([], bodies)
         return DepotKey(snapshot.decode()) or None
 
-    def retire(self, policy: DepotKey, unused_seconds: float) -> bool:
-        return bool(self._call("retire", policy, unused_seconds))
+    def retire(self, policy: DepotKey, unused_seconds: float | None) -> bool:
+        return bool(self._call("retire", policy, "" if unused_seconds is None else unused_seconds))
 
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
-        data = codec.encode(result)
+        data, sums = codec.encode(result), sums_fields(held.op, result)
         if len(data) <= self._limits.inline_bytes:
-            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "inline", "result", data)
+            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "inline", "result", data, *sums)
             return
         key = result_key(held.op.id, held.epoch)
         self._shelf.put(key, data)
         try:
-            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "shelf")
+            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "shelf", *sums)
         except ClaimLost:
             self._discard(key)
             raise
@@ -208,7 +268,13 @@ class RedisLedger:
     def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         self._follow_up(*self._call("cancel", op_id, codec.encode(failure_of(error))))
 
-    def _settle(self, held: Held, status: Status, *ending: str | bytes, applied: bool = True) -> None:
+    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
+        failure, coming = codec.encode(failure_of(error)), iter(op_ids)
+        while some := list(islice(coming, PIPED)):
+            for bells, bodies in self._call_all("cancel", [(op_id, failure) for op_id in some]):
+                self._follow_up(bells, bodies)
+
+    def _settle(self, held: Held, status: Status, *ending: str | bytes | int, applied: bool = True) -> None:
         again = int(applied and changes_run(held.op.action, failed=status is Status.FAILED))
         word, bells, bodies = self._call("settle", held.op.id, held.epoch, status, again, *ending)
         if word == b"lost":
@@ -219,7 +285,7 @@ class RedisLedger:
     def read(self, op_id: OpId) -> Record | None:
         with told_apart():
             row = cast(list[Any], self._client.hmget(self._keys.op(op_id), _READ_FIELDS))
-        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by, bell = row
+        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by, bell, label = row
         if status is None:
             return None
         record = Record(
@@ -230,6 +296,7 @@ class RedisLedger:
             attempts=int(attempts),
             failure=None if failure is None else codec.decode_failure(failure),
             queue=codec.decode_bell(bell).queue if bell else "",
+            label="" if label is None else label.decode(),
         )
         if record.status is not Status.DONE:
             return record
@@ -251,6 +318,12 @@ class RedisLedger:
         ahead, elapsed, rung = answer
         return Place(ahead=ahead, seconds=waits_seconds(ahead, float(elapsed), float(rung)))
 
+    def queues(self) -> list[QueueLoad]:
+        return take_census(lambda *page: self._call("census", *page))
+
+    def life(self, op_id: OpId) -> Life | None:
+        return read_life(self._call("life", op_id, MEMBERS_TOLD))
+
     def waiting(self, tenant: TenantId) -> int:
         with told_apart():
             return int(cast(bytes | None, self._client.hget(self._keys.tenants, tenant)) or 0)
@@ -258,7 +331,7 @@ class RedisLedger:
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
         limits = self._limits
-        bells, bodies, rung, taken, given_up, gaps, forgotten, moved, results = self._call(
+        bells, bodies, rung, taken, given_up, gaps, forgotten, moved, let_go, results = self._call(
             "sweep",
             limits.max_attempts,
             limits.gap_seconds,
@@ -266,19 +339,36 @@ class RedisLedger:
             SWEEP_AT_MOST,
             self._worn_out,
             POLICY_SECONDS,
+            MEMBERS_AT_MOST,
         )
         self._follow_up(bells, bodies)
         for op_id, epoch in zip(results[::2], results[1::2], strict=True):
             self._discard(result_key(OpId(op_id.decode()), int(epoch)))
         return Swept(
-            rung_again=rung, taken_back=taken, given_up=given_up, gaps_skipped=gaps, forgotten=forgotten, moved=moved
+            rung_again=rung,
+            taken_back=taken,
+            given_up=given_up,
+            gaps_skipped=gaps,
+            forgotten=forgotten,
+            moved=moved,
+            let_go=let_go,
         )
 
     # -------------------------------------------------------------------------------------------- shared steps
     def _call(self, name: str, *args: Any) -> Any:
-        header = (self._clock_offset(), self._limits.ring_again_seconds)
         with told_apart():
-            return self._scripts[name](keys=(self._keys.prefix,), args=(*header, *args))
+            return self._scripts[name](keys=(self._keys.prefix,), args=(*self._header(), *args))
+
+    def _call_all(self, name: str, calls: Iterable[Sequence[Any]]) -> list[Any]:
+        """A script each, in one round trip."""
+        pipeline = self._client.pipeline(transaction=False)
+        for args in calls:
+            self._scripts[name](keys=(self._keys.prefix,), args=(*self._header(), *args), client=pipeline)
+        with told_apart():
+            return pipeline.execute()
+
+    def _header(self) -> tuple[float, float]:
+        return self._clock_offset(), self._limits.ring_again_seconds
 
     def _follow_up(self, bells: Sequence[bytes], bodies: Sequence[bytes]) -> None:
         self._ring_all(bells)
@@ -335,42 +425,12 @@ def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[Op
 
 def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
-    heads = ((here / name).read_text() for name in ("rows.lua", "lines.lua"))
+    heads = ((here / name).read_text() for name in ("rows.lua", "lines.lua", "joins.lua", "batches.lua"))
     head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
     names = (
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
         *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
+        *("census", "life"),
+        *("open_batch", "close_batch"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
-
-
-def _shape_fields(op: Op) -> tuple[str, str, tuple[str | int, ...]]:
-    """An op's run and turn (empty where it has none), and the fields that only its shape has."""
-    match op:
-        case TrainOp():
-            return op.run, str(op.turn), ()
-        case SampleOp():
-            return "", "", ("sampler", op.sampler, "number", op.number)
-        case RewardOp():
-            return "", "", ()
-
-
-def _lease_of(op: Op, lease: Sequence[bytes | None]) -> Lease | None:
-    if not isinstance(op, TrainOp):
-        return None
-    epoch, snapshot, turn = (None if part is None else part.decode() for part in lease)
-    key = DepotKey(snapshot) if snapshot else None
-    return Lease(run=op.run, epoch=int(epoch or 0), snapshot=key, snapshot_turn=-1 if turn is None else int(turn))
-
-
-def _op_of(op_id: OpId, shape: Sequence[bytes | None], body: bytes) -> Op:
-    kind, tenant, run, turn, sampler, number = ("" if part is None else part.decode() for part in shape)
-    action: Action = codec.decode(kind, body)
-    whose = TenantId(tenant)
-    if run:
-        return TrainOp(id=op_id, tenant=whose, run=RunId(run), turn=int(turn), action=cast(Any, action))
-    if sampler:
-        return SampleOp(
-            id=op_id, tenant=whose, sampler=SamplerId(sampler), number=int(number), action=cast(Any, action)
-        )
-    return RewardOp(id=op_id, tenant=whose, action=cast(Any, action))

@@ -2,9 +2,10 @@
 --
 -- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
 --
--- op:<id>      hash    kind tenant once run turn sampler number policy appended status attempts epoch; while unsettled
---                      also body_at body bell holder line (of those that stand in one) rings (once it was rung);
---                      when settled also result_at result result_kind failure
+-- op:<id>      hash    kind tenant once run turn sampler number policy batch group label appended status attempts epoch
+--                      holder claimed (when it last was); while unsettled also body_at body bell line (of those that
+--                      stand in one) rings (once it was rung) after on_failure pending; when settled also result_at
+--                      result result_kind failure sums
 --                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it
 -- tenants      hash    tenant -> unsettled ops
@@ -59,6 +60,7 @@ local function ring(id)
 end
 
 local function ready(id)
+  if redis.call('HEXISTS', p .. 'op:' .. id, 'pending') == 1 then return end  -- its members will have it rung
   redis.call('HSET', p .. 'op:' .. id, 'rings', 0)
   redis.call('ZADD', p .. 'ready', stamp(now + ring_again), id)
   ring(id)
@@ -97,15 +99,19 @@ local function pass(run, turn)
 end
 
 local leave_line  -- an op's place in its line ends; in lines.lua, as `ready` above is needed there
+local tell_joined, leave_joins  -- of joins.lua
+local note_settled  -- of batches.lua
 
 -- `...` are field-value pairs that tell how the op ended. The row keeps no bell from here on, and no body either, unless
 -- a worker `applied` it to a run: that may have to be done again from the run's last snapshot.
 local function settle(id, status, applied, ...)
   local key = p .. 'op:' .. id
-  local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'line', 'sampler', 'rings', 'policy')
-  local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[8]
+  local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'line', 'sampler', 'rings', 'pending', 'after',
+    'batch', 'group', 'policy')
+  local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[12]
   redis.call('HSET', key, 'status', status, ...)
-  redis.call('HDEL', key, 'bell', 'holder', 'rings', 'line')
+  if row[9] then leave_joins(id) end
+  redis.call('HDEL', key, 'bell', 'rings', 'line', 'after', 'on_failure', 'pending')
   redis.call('ZREM', p .. 'ready', id)
   redis.call('ZREM', p .. 'held', id)
   redis.call('ZADD', p .. 'endings', stamp(now), id)
@@ -124,8 +130,10 @@ local function settle(id, status, applied, ...)
     redis.call('ZREM', p .. 'turns:' .. run, id)
     pass(run, tonumber(turn))
   end
-  if line then leave_line(line, tenant, row[6] or '', id, row[7]) end
+  if line and not row[8] then leave_line(line, tenant, row[6] or row[10] or '', id, row[7]) end
+  if row[10] then note_settled(row[10], id, row[11]) end
   redis.call('PUBLISH', p .. 'settled', id)
+  tell_joined(id, status)
 end
 
 -- The lease of a run ends; what waits in it is for whoever comes first.

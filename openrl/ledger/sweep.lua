@@ -1,8 +1,10 @@
 -- ARGV[3] max_attempts  [4] gap_seconds  [5] keep_seconds  [6] most of each kind to put right in one call
 -- [7] failure of a worn out op  [8] seconds that the use of policy versions is remembered
--- -> bells, bodies, rung again, taken back, given up, gaps skipped, forgotten, moved in lines,
+-- [9] most members of joins to look at
+-- -> bells, bodies, rung again, taken back, given up, gaps skipped, forgotten, moved in lines, joins let go,
 -- (id, epoch) of results to leave the shelf
 local rung, taken, given_up, gaps, forgotten, moved, results = 0, 0, 0, 0, 0, 0, {}
+local keep_seconds = tonumber(ARGV[5])
 
 local function due(index, since)
   return redis.call('ZRANGEBYSCORE', p .. index, '-inf', stamp(since), 'LIMIT', 0, ARGV[6])
@@ -46,10 +48,24 @@ for _, line in ipairs(redis.call('SMEMBERS', p .. 'lines')) do
   moved = moved + move(line)
 end
 
-for _, id in ipairs(due('endings', now - tonumber(ARGV[5]))) do
-  local row = redis.call('HMGET', p .. 'op:' .. id, 'once', 'result_at', 'settled_by', 'run')
-  if row[4] ~= '' and redis.call('ZSCORE', p .. 'journal:' .. row[4], id) then
-    redis.call('ZADD', p .. 'endings', stamp(now), id)  -- its run has no snapshot yet that covers it
+local let_go = look_at_joins(ARGV[6], tonumber(ARGV[9]))
+look_at_batches(ARGV[6], tonumber(ARGV[4]), keep_seconds)
+
+-- When an op that is due to be forgotten must be looked at again, or nil: its run has no snapshot yet that covers it, an
+-- op that waited for it may read it, or its batch is still there.
+local function needed_until(id, run, batch)
+  if run ~= '' and redis.call('ZSCORE', p .. 'journal:' .. run, id) then return now + keep_seconds end
+  if redis.call('EXISTS', p .. 'joined:' .. id) == 1 then return now + keep_seconds end
+  if not batch then return nil end
+  local ends = batch_ends(batch, keep_seconds) or now + keep_seconds
+  return ends > now and ends or nil
+end
+
+for _, id in ipairs(due('endings', now - keep_seconds)) do
+  local row = redis.call('HMGET', p .. 'op:' .. id, 'once', 'result_at', 'settled_by', 'run', 'batch')
+  local needed = needed_until(id, row[4], row[5])
+  if needed then
+    redis.call('ZADD', p .. 'endings', stamp(needed - keep_seconds), id)
   else
     redis.call('DEL', p .. 'op:' .. id, p .. 'once:' .. row[1])
     redis.call('ZREM', p .. 'endings', id)
@@ -65,4 +81,4 @@ for _, index in ipairs({ 'used', 'retired' }) do
   redis.call('ZREMRANGEBYSCORE', p .. index, '-inf', stamp(now - tonumber(ARGV[8])))
 end
 
-return { bells, bodies, rung, taken, given_up, gaps, forgotten, moved, results }
+return { bells, bodies, rung, taken, given_up, gaps, forgotten, moved, let_go, results }

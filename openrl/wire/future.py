@@ -3,6 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
+from openrl.domain.errors import FieldInvalid
 from openrl.domain.op import SavePolicy
 from openrl.domain.outcome import (
     BatchResult,
@@ -16,6 +17,7 @@ from openrl.domain.outcome import (
     WeightsLoaded,
     WeightsSaved,
 )
+from openrl.domain.rollout import Graded, RolledOut
 from openrl.wire.base import Wire
 from openrl.wire.batch import batch_output
 from openrl.wire.samples import sample_response
@@ -39,7 +41,8 @@ class Answer(NamedTuple):
 
 
 def answer_of(record: Record) -> Answer:
-    """The answer for a settled op. A failure is a 200 too: the SDK makes a typed error of it and stops asking."""
+    """The answer for a settled op. A failure is a 200 too: the SDK makes a typed error of it and stops asking. Raises
+    FieldInvalid for an op that no SDK sent."""
     if record.failure is not None:
         return _json(failure_fields(record.failure))
     assert record.result is not None, f"{record.id} is {record.status} without a result"
@@ -48,6 +51,8 @@ def answer_of(record: Record) -> Answer:
             return Answer(PROTOBUF, batch_output(record.result))
         case Sampled():
             return Answer(PROTOBUF, sample_response(record.result.result))
+        case RolledOut() | Graded():
+            raise FieldInvalid("request_id", "belongs to a batch of rollouts, whose events tell what came of it")
         case _:
             return _json(result_fields(record.kind, record.result))
 
@@ -70,7 +75,7 @@ def result_fields(kind: str, result: Result) -> dict[str, Any]:
         case WeightsSaved():
             return {"type": "save_weights", "path": result.path}
         case Scores():
-            return {"values": list(result.values), "info": list(result.info)}
+            return {"values": list(result.values), "info": list(result.info), "parts": list(result.parts)}
         case _:
             raise AssertionError(f"{type(result).__name__} travels as protobuf")
 

@@ -12,6 +12,7 @@ def worker_fields(worker: WorkerInfo) -> dict[str, Any]:
         "id": worker.id,
         "role": worker.role,
         "models": [card.name for card in worker.cards],
+        "rewards": list(worker.rewards),
         "slots": worker.slots,
         "since": worker.started_at.isoformat(),
         "use": asdict(worker.use) if worker.use is not None else None,

@@ -12,7 +12,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -57,6 +57,7 @@ class Rollout:
 
 
 Report = Callable[[dict[str, Any]], None]
+Train = Callable[[tinker.ServiceClient, Options, int, Report], Awaitable[dict[str, Any]]]
 
 # --- sample and score -------------------------------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ def reporter(progress: Progress, options: Options, seed: int) -> Report:
     return report
 
 
-async def train_all(service: tinker.ServiceClient, options: Options) -> list[dict[str, Any]]:
+async def train_all(service: tinker.ServiceClient, options: Options, train: Train) -> list[dict[str, Any]]:
     """All runs at once: while one of them scores or waits, the service works for the others."""
     columns = (
         TextColumn("{task.description}"),
@@ -252,12 +253,12 @@ def parse_options() -> Options:
     return Options(**vars(parser.parse_args()))
 
 
-def main() -> None:
+def main(train: Train = train) -> None:
     options = parse_options()
     options.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with tinker.ServiceClient(base_url=options.base_url) as service:
-        runs = asyncio.run(train_all(service, options))
+        runs = asyncio.run(train_all(service, options, train))
     curves = [run["rewards"] for run in runs]
     curve = options.out / "curve.png"
     draw_curve(curves, curve)

@@ -39,6 +39,29 @@ def test_a_device_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     assert finding.level is Level.FAIL or "mps" in finding.fact
 
 
+@pytest.mark.parametrize(
+    ("asked", "lacking", "level", "words"),
+    [
+        ("auto", {"strong": "", "kernel": "", "limits": ""}, Level.OK, "at level strong"),
+        ("auto", {"strong": "no", "kernel": "", "limits": ""}, Level.OK, "at level kernel (strong: no)"),
+        ("auto", {"strong": "no", "kernel": "none", "limits": ""}, Level.WARN, "at level limits"),
+        ("kernel", {"strong": "", "kernel": "", "limits": ""}, Level.OK, "at level kernel"),
+        ("strong", {"strong": "no", "kernel": "", "limits": ""}, Level.FAIL, "strong cannot be had (strong: no)"),
+    ],
+)
+def test_the_sandboxs_level_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, lacking: dict[str, str], level: Level, words: str
+) -> None:
+    monkeypatch.setattr(doctor, "_lacking_levels", lambda: lacking)
+    finding = doctor.sandbox(_settings(tmp_path).model_copy(update={"worker": Worker(sandbox=asked)}))
+    assert finding.level is level
+    assert words in finding.fact
+
+
+def test_the_sandboxs_levels_are_tried_for_real() -> None:
+    assert list(doctor._lacking_levels()) == ["strong", "kernel", "limits"]
+
+
 def test_a_taken_port_and_a_broker_that_is_away_are_failures(tmp_path: Path) -> None:
     with listening("x", "127.0.0.1", 0) as taken:
         settings = _settings(tmp_path).model_copy(

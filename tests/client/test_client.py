@@ -6,20 +6,8 @@ import httpx
 import pytest
 
 import openrl
-from openrl.client import KeyMissing, RequestRefused, ServiceUnreachable, WorkFailed
-from openrl.gateway.doubles import toy_gateway
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory):
-    with toy_gateway(tmp_path_factory.mktemp("gateway")) as up:
-        yield up
-
-
-@pytest.fixture
-def client(gateway):
-    with openrl.Client(gateway.url, gateway.key) as client:
-        yield client
+from openrl.client import BatchFailed, KeyMissing, RequestRefused, Score, ServiceUnreachable, TinkerMissing, WorkFailed
+from openrl.client.scores import scores_of
 
 
 def test_the_client_needs_nothing_of_the_servers():
@@ -36,6 +24,17 @@ def test_texts_are_scored(gateway, client):
     assert sent.contexts == ({"answer": "42"}, {})
     assert sent.params == {"strict": "true", "mode": "x"}
     assert client.score("length", []) == []
+
+
+def test_scores_come_with_their_parts_where_there_are_any():
+    result = {"values": [1, 0.5], "parts": [{"rows": 1.0}, {}], "info": [{}, {"error": "x"}]}
+    assert scores_of(result) == [Score(1.0, {"rows": 1.0}), Score(0.5, {}, {"error": "x"})]
+    assert scores_of({"values": [1], "parts": [], "info": []}) == scores_of({"values": [1]}) == [Score(1.0)]
+
+
+def test_texts_are_scored_in_parts(client):
+    assert client.score_in_parts("length", ["a", "bcd"]) == [Score(1.0), Score(3.0)]
+    assert client.score_in_parts("length", []) == []
 
 
 def test_each_call_is_a_new_request(gateway, client):
@@ -110,5 +109,7 @@ def test_errors_survive_pickling():
         WorkFailed("E", "m", "user"),
         ServiceUnreachable("u", 1.0, "x"),
         KeyMissing(),
+        BatchFailed("b", {"E": 2}),
+        TinkerMissing(),
     ):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)

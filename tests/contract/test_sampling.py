@@ -1,3 +1,4 @@
+import re
 import time
 from threading import Event
 
@@ -112,6 +113,29 @@ def test_a_sampler_whose_weights_were_removed_says_so_at_once_and_the_newest_goe
         assert left.sample(PROMPT, 1, once).result().sequences
 
 
+def test_samplers_of_a_checkpoint_that_was_deleted_or_written_over_say_so_at_once(gateway, training, connect):
+    once = types.SamplingParams(max_tokens=1)
+    rest = tinker.RestClient(base_url=gateway.url, api_key=gateway.key)
+    paths = [
+        training.save_weights_for_sampler("deleted").result().path,
+        training.save_state("state").result().path,
+        training.save_state("over").result().path,
+    ]
+    samplers = [training.create_sampling_client(path).result() for path in paths]
+    for sampler in samplers:
+        assert sampler.sample(PROMPT, 1, once).result().sequences
+    for path in paths[:2]:
+        rest.delete_checkpoint_from_tinker_path(path).result()
+    training.save_state("over", overwrite=True).result()
+    remembered = gateway.services._samplers._kept, gateway.services.ledger._policies._retired
+    for known in ({}, *remembered):
+        known.clear()
+        for sampler in samplers:
+            with pytest.raises(tinker.NotFoundError, match=r"were removed.*deleted, written over or past its time"):
+                sampler.sample(PROMPT, 1, once).result(timeout=10)
+    assert training.create_sampling_client(paths[2]).result().sample(PROMPT, 1, once).result().sequences
+
+
 def test_too_many_waiting_samples_make_the_client_wait(tmp_path, connect):
     go = Event()
     with (
@@ -149,3 +173,57 @@ def test_a_sample_that_nobody_waits_for_is_called_off(gateway, sampler):
 def test_a_wrong_request_is_refused_by_its_field(sampler):
     with pytest.raises(tinker.UnprocessableEntityError, match=r"sampling_params\.max_tokens: 100 after a prompt of 3"):
         sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=100)).result()
+
+
+ASKED = {"prompt": PROMPT, "num_samples": 1}
+
+
+@pytest.mark.parametrize(
+    ("params", "asked", "said"),
+    [
+        ({"max_tokens": 0}, {}, "sampling_params.max_tokens: must be greater than or equal to 1"),
+        ({"max_tokens": 2**70}, {}, "sampling_params.max_tokens: must be less than or equal to 2147483647"),
+        ({"top_k": 0}, {}, "sampling_params.top_k: is 0; it must be -1"),
+        ({"top_k": -2}, {}, "sampling_params.top_k: must be greater than or equal to -1"),
+        ({"top_p": 0.0}, {}, "sampling_params.top_p: must be greater than 0"),
+        ({"top_p": 1.5}, {}, "sampling_params.top_p: must be less than or equal to 1"),
+        ({"temperature": -1.0}, {}, "sampling_params.temperature: must be greater than or equal to 0"),
+        ({"temperature": 1e-40}, {}, "sampling_params.temperature: is 1e-40; send 0"),
+        ({"seed": -1}, {}, "sampling_params.seed: must be greater than or equal to 0"),
+        ({"seed": 2**70}, {}, "sampling_params.seed: must be less than or equal to 9223372036854775807"),
+        ({"stop": ""}, {}, "sampling_params.stop: must hold only strings of 1 to 1024 characters"),
+        ({"stop": [100]}, {}, "sampling_params.stop: token 100 is outside the vocabulary"),
+        ({}, {"num_samples": -1}, "num_samples: must be greater than or equal to 0"),
+        ({}, {"num_samples": 100_000}, "num_samples: must be less than or equal to 1024"),
+        ({}, {"topk_prompt_logprobs": 101}, "topk_prompt_logprobs: is 101; the vocabulary has 100 tokens"),
+        ({}, {"topk_sample_logprobs": 10**6}, "topk_sample_logprobs: must be less than or equal to 1024"),
+        ({}, {"prompt": types.ModelInput.empty()}, "prompt: has no tokens"),
+        ({}, {"prompt": types.ModelInput.from_ints([1, 100])}, "prompt: token 100 at position 1 is outside"),
+        ({}, {"prompt": types.ModelInput.from_ints([1] * 70)}, "prompt: 70 tokens are more than the model's context"),
+    ],
+)
+def test_what_cannot_be_sampled_is_refused_by_its_field_before_anybody_waits(gateway, sampler, params, asked, said):
+    before = len(gateway.worker.seen)
+    with pytest.raises(tinker.UnprocessableEntityError, match=re.escape(said)):
+        sampler.sample(**ASKED | asked, sampling_params=types.SamplingParams(**{"max_tokens": 3} | params)).result(10)
+    assert len(gateway.worker.seen) == before
+
+
+@pytest.mark.parametrize("field", ["temperature", "top_p"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_number_that_is_none_is_not_sent(sampler, field, value):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1, **{field: value})).result(10)
+
+
+def test_weights_and_models_that_are_not_there_cannot_be_sampled(gateway, service, training, connect):
+    path = training.save_weights_for_sampler("mine").result().path
+    unknown = path.replace("/mine", "/other")
+    with connect(gateway, gateway.other_key) as stranger:
+        for client, absent in ((stranger, path), (service, unknown)):
+            with pytest.raises(tinker.NotFoundError, match=f"path: no checkpoint '{absent}'"):
+                client.create_sampling_client(model_path=absent).result()
+    with pytest.raises(tinker.UnprocessableEntityError, match="base_model: 'nobody' is not served here; served"):
+        service.create_sampling_client(base_model="nobody").result()
+    with pytest.raises(tinker.UnprocessableEntityError, match="model_path: 'tinker://what' is not of the form"):
+        service.create_sampling_client(model_path="tinker://what").result()

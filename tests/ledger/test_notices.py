@@ -4,7 +4,7 @@ import time
 import pytest
 
 from openrl.domain.errors import OpCancelled
-from openrl.domain.ids import OpId
+from openrl.domain.ids import BatchId, OpId
 from openrl.ledger.notices import MemoryNotices, RedisNotices
 
 
@@ -47,6 +47,20 @@ def test_a_waiter_is_woken_when_its_op_settles(notices, ending):
     else:
         scene.ledger.cancel(op_id, OpCancelled())
     wait_for(woken)
+
+
+def test_who_waits_for_a_batch_is_woken_as_each_of_its_groups_ends(notices, monkeypatch):
+    monkeypatch.setattr("openrl.ledger.notices.LOOK_EVERY_SECONDS", 3600.0)
+    scene = notices.scene
+    scene.open_batch(2)
+    for number in range(2):
+        woken = threading.Event()
+        sample, reward = scene.group(number)
+        notices.subscribe(BatchId("b"), woken.set)
+        scene.finish(sample)
+        assert not woken.wait(0.3), "the group has not ended"
+        scene.ledger.cancel(reward, OpCancelled())
+        wait_for(woken)
 
 
 def test_everyone_who_waits_for_an_op_is_woken_once(notices):

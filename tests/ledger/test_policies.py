@@ -5,6 +5,7 @@ import pytest
 from openrl.domain.errors import OpCancelled, WeightsRemoved
 from openrl.domain.ids import DepotKey
 from openrl.domain.op import SavePolicy
+from openrl.domain.outcome import StepResult
 from openrl.ledger.port import POLICY_SECONDS
 
 POLICY, OTHER = DepotKey("policies/1"), DepotKey("policies/2")
@@ -37,6 +38,15 @@ def test_a_policy_that_an_unsettled_sample_needs_is_not_retired_whichever_way_it
     assert not scene.ledger.retire(POLICY, 0.0)
     scene.finish(held.op.id)
     assert scene.ledger.retire(POLICY, 0.0)
+
+
+def test_a_policy_is_retired_whoever_needs_it_where_that_does_not_matter(scene):
+    held = scene.claim(scene.sample(0, policy=POLICY))
+    assert not scene.ledger.retire(POLICY, 0.0)
+    assert scene.ledger.retire(POLICY, None)
+    with pytest.raises(WeightsRemoved):
+        scene.sample(1, policy=POLICY)
+    scene.ledger.done(held, StepResult(metrics={}))
 
 
 def test_a_policy_that_was_used_of_late_is_not_retired(scene):

@@ -52,6 +52,11 @@ def test_crowd_leaves_its_runs_and_comes_again(server: Server, tmp_path: Path) -
     assert figures["after_20_ratio"] == max(figures[f"after_20_{trip}_ratio"] for trip in trips)
 
 
+def test_reward_scores_rightly_alone_together_and_in_a_crowd(server: Server, tmp_path: Path) -> None:
+    figures = bench(server, "reward.py", tmp_path / "reward.json")  # it checks every score itself
+    assert all(figures[key] > 0 for key in ("p50_ms", "p95_ms", "crowd_p95_ms", "scores_per_s"))
+
+
 def test_sample_serves_the_same_asks_on_every_side(tmp_path: Path) -> None:
     report, model = tmp_path / "sample.json", tmp_path / "tiny"
     tiny.make(model)

@@ -64,6 +64,15 @@ def rows(log: Path, file: str) -> list[dict[str, float | str]]:
     return [json.loads(line) for line in (log / file).read_text().splitlines()]
 
 
+def agrees_with_training(log: Path) -> None:
+    """Log-probabilities that samples came with against those of the training pass, as the cookbook reckons them for
+    each step. Bfloat16 rounds logits of 16 to an eighth; tokens or weights that do not match are apart by far more."""
+    steps = [row for row in rows(log, "metrics.jsonl") if "optim/kl_sample_train_v1" in row]
+    assert steps
+    assert max(abs(float(step["optim/kl_sample_train_v1"])) for step in steps) < 0.02
+    assert max(float(step["optim/kl_sample_train_v2"]) for step in steps) < 0.01
+
+
 def test_math_rl_trains_saves_and_resumes(real_server: Server, workplace: Path) -> None:
     log = workplace / "math"
     options = [
@@ -77,6 +86,7 @@ def test_math_rl_trains_saves_and_resumes(real_server: Server, workplace: Path) 
     cook(real_server, workplace, "math_rl.train", *options, "max_steps=4")
     steps = [row["step"] for row in rows(log, "metrics.jsonl") if "env/all/reward/total" in row]
     assert steps == [1, 2, 3, 4], "the second call went on where the first one had saved"
+    agrees_with_training(log)
 
 
 def test_rl_loop_trains_and_resumes(real_server: Server, workplace: Path) -> None:

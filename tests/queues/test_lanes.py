@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
+from openrl.domain.ids import BatchId, OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import CreateRun, ForwardBackward, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainOp
+from openrl.domain.rollout import RewardPart, RollOut, ScoreGroup
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
@@ -61,3 +64,19 @@ def test_a_reward_bell_names_the_function() -> None:
     bell = lanes.bell_of(RewardOp(id=OpId("o"), tenant=TenantId("t"), action=action), model="", lanes=2)
     assert bell.summary == "reward=numeric texts=2"
     assert bell.queue.startswith("reward.")
+
+
+def test_bells_of_a_batch_name_it_and_its_groups() -> None:
+    params = SamplingParams(max_tokens=5)
+    rollout = RollOut(base_model="tiny", policy=None, number=7, num_samples=4, params=params, text="a")
+    op = SampleOp(id=OpId("o"), tenant=TenantId("t"), sampler=SamplerId("b"), number=7, action=rollout)
+    bell = lanes.bell_of(op, model="tiny", lanes=4)
+    assert bell.summary == "batch=b group=7 samples=4 max_tokens=5" and bell.line == lanes.sample_line("tiny")
+    group = ScoreGroup(of=OpId("o"), samples=4, rewards=(RewardPart(name="exact"), RewardPart(name="regex")))
+    reward = RewardOp(id=OpId("w"), tenant=TenantId("t"), action=group, batch=BatchId("b"))
+    bell = lanes.bell_of(reward, model="", lanes=4)
+    assert bell.summary == "batch=b of=o rewards=exact,regex samples=4" and bell.line == lanes.REWARD_LINE
+    queues = {
+        lanes.bell_of(replace(reward, batch=BatchId(f"b{number}")), model="", lanes=4).queue for number in range(50)
+    }
+    assert queues == set(lanes.reward_queues(4)), "batches of a tenant are spread"

@@ -1,7 +1,8 @@
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Iterator
+import tomllib
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -216,3 +217,100 @@ def test_a_run_leaves_its_metrics_its_curve_and_a_block_of_figures(
     assert block["reward_first"] == block["reward_last"] == "0.500"
     assert block["unseen_first"] == block["unseen_last"] == "0.500"
     assert block["weights"] == "tinker://run/sampler_weights/rlvr-0"
+
+
+# --- the same with rollouts on the service ----------------------------------------------------------------------------
+
+
+def test_reward_workers_find_the_reward_by_its_entry_point(task: ModuleType) -> None:
+    project = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"] == {"openrl.rewards": {"facts_to_json": "facts_to_json.reward:score"}}
+    assert task.score(GOOD, {"facts": json.dumps(FACTS)}, {}) == 1.0
+    assert task.score("{}", {"facts": json.dumps(FACTS)}, {}) == 0.2
+    with pytest.raises(KeyError, match="facts"):
+        task.score(GOOD, {}, {})
+
+
+class FakeRollouts:
+    """Every second rollout is perfect. Notes what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[Any], dict[str, Any]]] = []
+
+    async def create(self, prompts: list[Any], policy: object, **how: Any) -> Any:
+        self.asked.append((prompts, how))
+        return FakeBatch([self.group(index, how["group_size"]) for index in range(len(prompts))])
+
+    def group(self, index: int, size: int) -> Any:
+        from openrl.client import Group, Rollout, Timings
+
+        told: dict[str, Any] = {"text": "", "stop_reason": "stop", "parts": {}, "info": {}}
+        rollouts = tuple(
+            Rollout(sample=sample, tokens=(7, 8), logprobs=(-0.1, -0.2), reward=float(sample % 2), **told)
+            for sample in range(size)
+        )
+        timings = Timings(queued_seconds=0, sampled_seconds=0, scored_seconds=0)
+        return Group(
+            index=index, id="", prompt_tokens=(1, 2), rollouts=rollouts, dropped=(), policy="p", timings=timings
+        )
+
+
+class FakeBatch:
+    def __init__(self, groups: list[Any]) -> None:
+        self.groups = groups
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for group in self.groups:
+            yield group
+
+    async def results(self) -> list[Any]:
+        return self.groups
+
+
+def test_a_run_with_rollouts_of_the_service_asks_for_the_same_and_reports_the_same(
+    recipe: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import run_rollouts
+
+    rollouts, service = FakeRollouts(), FakeService()
+    monkeypatch.setattr(recipe.tinker, "ServiceClient", lambda **_: service)
+    monkeypatch.setattr(run_rollouts.openrl, "AsyncClient", lambda url: FakeClient(rollouts))
+    monkeypatch.setattr(
+        "sys.argv",
+        [
+            "run_rollouts.py",
+            "--steps",
+            "2",
+            "--groups",
+            "2",
+            "--group-size",
+            "4",
+            "--seed",
+            "0",
+            "--out",
+            str(tmp_path),
+        ],
+    )
+    recipe.main(run_rollouts.train)
+    lines = [json.loads(line) for line in (tmp_path / "seed-0.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["reward"], line["rollouts_used"]) for line in lines] == [(0, 0.5, 8), (1, 0.5, 8)]
+    block = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines() if ": " in line)
+    assert (block["reward_last"], block["unseen_last"]) == ("0.500", "0.500")
+    assert service.calls.count("forward_backward importance_sampling 8") == 2
+    unseen, first, *_ = rollouts.asked
+    import reward
+
+    expected = [reward.draw(rng) for rng in [random.Random(0)] for _ in range(2)]
+    assert [prompt.content for prompt in first[0]] == [problem.messages() for problem in expected]
+    assert [prompt.context for prompt in first[0]] == [{"facts": problem.facts} for problem in expected]
+    assert first[1]["group_size"] == 4 and first[1]["reward"] == "facts_to_json" and len(unseen[0]) == 8
+
+
+class FakeClient:
+    def __init__(self, rollouts: FakeRollouts) -> None:
+        self.rollouts = rollouts
+
+    async def __aenter__(self) -> "FakeClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...

@@ -31,7 +31,7 @@ def test_results_are_spelled_as_the_sdk_reads_them():
     assert saved == {"type": "save_weights", "path": "tinker://r/weights/a"}
     policy = answer("save_policy", result=WeightsSaved(path=None, sampler=SamplerId("s")))
     assert policy == {"type": "save_weights_for_sampler", "path": None, "sampling_session_id": "s"}
-    assert answer("score_texts", result=Scores(values=(1.0,))) == {"values": [1.0], "info": []}
+    assert answer("score_texts", result=Scores(values=(1.0,))) == {"values": [1.0], "info": [], "parts": []}
 
 
 def test_a_metric_that_is_not_a_number_stays_one():

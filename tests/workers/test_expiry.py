@@ -65,7 +65,7 @@ def test_bytes_and_row_of_an_expired_checkpoint_go_and_others_stay(
     catalog: Catalog, depot: FsspecDepot, tenant: TenantId
 ) -> None:
     _, run = begin(catalog, tenant)
-    now = datetime.now(UTC)
+    ledger, now = MemoryLedger(lambda bell: None), datetime.now(UTC)
     for name, left in (("old", -1), ("new", 3600), ("kept", None)):
         depot.put_folder(f"checkpoints/{name}", {"adapter": b"x"})
         checkpoint = Checkpoint(
@@ -79,11 +79,45 @@ def test_bytes_and_row_of_an_expired_checkpoint_go_and_others_stay(
         )
         catalog.publish_checkpoint(checkpoint, overwrite=False)
     for _ in range(2):
-        expire(catalog, depot)
+        expire(catalog, ledger, depot)
         with pytest.raises(KeyError):
             depot.get_folder("checkpoints/old")
         assert {each.path.name for each in catalog.run_checkpoints(tenant, run)} == {"new", "kept"}
         assert depot.has_folder("checkpoints/new")
+
+
+def test_an_expired_checkpoint_stays_for_samples_under_way_and_its_samplers_say_so_after(
+    catalog: Catalog, depot: FsspecDepot, tenant: TenantId
+) -> None:
+    ledger = MemoryLedger(lambda bell: None)
+    session = live(ledger, depot, catalog, tenant, "brief")
+    _, named = (catalog.sampler(tenant, id) for id in catalog.session_samplers(tenant, session))
+    assert named.policy is not None
+    now = datetime.now(UTC)
+    checkpoint = Checkpoint(
+        path=CheckpointPath(run=RunId(f"{session}:train:0"), kind=CheckpointKind.SAMPLER_WEIGHTS, name="brief"),
+        tenant=tenant,
+        key=named.policy,
+        op=OpId("saved"),
+        size_bytes=1,
+        created_at=now,
+        expires_at=now,
+    )
+    catalog.publish_checkpoint(checkpoint, overwrite=False)
+    waiting = sample_of(named)
+    ledger.append(waiting, Bell(op=waiting.id, queue="q", task="t", summary=""))
+    expire(catalog, ledger, depot)
+    assert depot.has_folder(named.policy)
+    held = ledger.claim(waiting.id)
+    assert held is not None
+    ledger.done(held, RunCreated(run=RunId("any")))
+    expire(catalog, ledger, depot)
+    assert not depot.has_folder(named.policy)
+    assert catalog.sampler(tenant, named.id).removed
+    with pytest.raises(WeightsRemoved):
+        ledger.append(
+            replace(waiting, number=1, id=OpId("late")), Bell(op=OpId("late"), queue="q", task="t", summary="")
+        )
 
 
 def live(ledger: MemoryLedger, depot: FsspecDepot, catalog: Catalog, tenant: TenantId, name: str) -> SessionId:

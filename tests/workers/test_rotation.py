@@ -90,6 +90,27 @@ def test_who_is_passed_over_waits_until_the_next_round_with_all_that_is_theirs()
     assert [item[0] for item in take(rotation)] == ["A", "A"]
 
 
+def test_a_line_that_is_passed_over_waits_alone_and_is_first_in_the_next_round() -> None:
+    rotation = rotation_of(("A", "x", 1), ("A", "y", 1), ("B", "x", 1), ("A", "x", 1))
+    assert rotation.first() == ("A", "x", 1, 0)
+    rotation.pass_over_owner()
+    assert [item[3] for item in take(rotation)] == [1, 2]
+    rotation.new_round()
+    assert [item[3] for item in take(rotation)] == [0, 3]
+
+
+def test_a_tenant_all_of_whose_lines_are_passed_over_keeps_nobody_waiting_and_loses_nothing() -> None:
+    rotation = rotation_of(("A", "x", 1), ("A", "y", 1), ("B", "x", 1))
+    for _ in range(2):
+        rotation.pass_over_owner()
+    assert [item[3] for item in take(rotation)] == [2]
+    for number in range(3, 3 + 2 * REMEMBERED):
+        add(rotation, (f"tenant{number}", "x", 100), number)
+        take(rotation)
+    rotation.new_round()
+    assert sorted(item[3] for item in take(rotation)) == [0, 1]
+
+
 def test_a_part_that_is_charged_leaves_the_item_where_it_is() -> None:
     rotation = rotation_of(("A", "x", 5), ("B", "x", 5), quantum=10)
     served = []

@@ -20,6 +20,7 @@ from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
 from workers.sample.policy_source import policy_source
+from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
 from workers.sample.torch.trial import check_decoding
@@ -56,14 +57,14 @@ def equip(
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
     if sampler is not None:
-        here.works["sample"] = SampleWork(sampler, loop.wake)
+        here.works["sample"] = RollOuts(SampleWork(sampler, loop.wake), renderer_of(source))
     loop.start()
     closing.callback(loop.stop)
     if trainer is not None:
         catalog = Catalog(settings.catalog_at)
         closing.callback(catalog.close)
         closing.callback(Ticker("expiry", EXPIRY_SECONDS, lambda: _tidy(here, catalog, settings)).start().stop)
-        saving = Saving(here.depot, catalog, sampler.put if sampler is not None else None)
+        saving = Saving(here.ledger, here.depot, catalog, sampler.put if sampler is not None else None)
         train(here, settings, closing, trainer, loop, saving)
     card = card_of(
         source,
@@ -97,7 +98,7 @@ def load(source: str, settings: Settings, member: "Member | None" = None, engine
 
 
 def _tidy(here: Station, catalog: Catalog, settings: Settings) -> None:
-    expire(catalog, here.depot)
+    expire(catalog, here.ledger, here.depot)
     prune(catalog, here.ledger, here.depot, settings.retention)
     release(catalog, here.ledger, here.depot, settings.retention)
 

@@ -8,12 +8,9 @@ from queues.lanes import REWARD_TASK
 from workers import desk
 from workers.station import station
 
-#: For a grader that even the alarm cannot end: it is killed with its process, and the ledger has the op tried again.
-TIME_LIMIT_SECONDS = 60
-
 
 def register(app: Celery) -> None:
-    app.task(reward_op, name=REWARD_TASK, throws=(CallerError,), time_limit=TIME_LIMIT_SECONDS)
+    app.task(reward_op, name=REWARD_TASK, throws=(CallerError,))
 
 
 def reward_op(op_id: str) -> None:

@@ -1,52 +1,114 @@
-"""Reward ops, carried out: looks the function up and scores text by text, each within its time."""
+"""Reward ops, carried out: a child that is at hand scores the op's texts one after the other."""
 
-import math
+import logging
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from openrl.domain.errors import FieldInvalid
+from openrl.domain.errors import ClaimLost, Draining, FieldInvalid, RewardUnknown
 from openrl.domain.ids import OpId
-from openrl.domain.op import RewardOp
+from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Scores
+from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken
 from openrl.ledger.port import Held
-from workers.reward import functions
-from workers.reward.alarm import TimeIsUp, within
+from openrl.rewards import Declared, RewardResult
+from workers.reward.grading import Grading
+from workers.reward.memo import Memo, key_of
+from workers.reward.sandbox.nursery import Nursery
+from workers.reward.sandbox.pool import Pool
 
-#: What one tenant's pattern may cost the others, at most.
-TEXT_SECONDS: Final = 2.0
-OP_SECONDS: Final = 20.0
+log = logging.getLogger(__name__)
+
+#: What one op may take of a worker, at most.
+OP_SECONDS: Final = 600.0
 
 
 class RewardWork:
+    def __init__(self, nursery: Nursery, *, max_attempts: int) -> None:
+        self._nursery, self._max_attempts = nursery, max_attempts
+        self._pool, self._memo = Pool(nursery), Memo()
+        self._lock = threading.Lock()
+        self._gradings: dict[OpId, Grading] = {}
+        self._draining = False
+
     def __call__(self, held: Held) -> Scores:
-        assert isinstance(held.op, RewardOp)
-        action = held.op.action
-        score = functions.find(action.reward)
-        pairs = zip(action.texts, action.contexts, strict=True)
-        until = time.monotonic() + OP_SECONDS
-        values = []
-        for at, (text, context) in enumerate(pairs):
-            seconds = min(TEXT_SECONDS, until - time.monotonic())
-            values.append(_finite(_in_time(seconds, f"texts[{at}]", score, text, context, action.params)))
-        return Scores(values=tuple(values))
+        assert isinstance(held.op, RewardOp) and isinstance(held.op.action, ScoreTexts)
+        declared = self._declared(held.op.action.reward)
+        try:
+            with self._grading(held.op, held.op.action, declared) as grading:
+                results = self._results(grading, declared, held.op.action)
+        except GraderFailed as error:
+            log.warning("%s", error, extra={"action": "score", "op": held.op.id, "attempt": held.attempt})
+            if held.attempt >= self._max_attempts:
+                raise GraderGaveUp(error.where, error.why, held.attempt) from None
+            raise
+        return _scores(results)
 
     def abort(self, op_id: OpId) -> None:
-        """Functions are quick; the one at work ends by itself."""
+        with self._lock:
+            grading = self._gradings.get(op_id)
+        if grading is not None:
+            grading.call_off(ClaimLost(op_id))
 
     def drain(self) -> None:
-        """Celery's warm shutdown waits for the function at work."""
+        with self._lock:
+            self._draining = True
+            gradings = tuple(self._gradings.values())
+        for grading in gradings:
+            grading.call_off(Draining())
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _declared(self, name: str) -> Declared:
+        listing = self._nursery.listing
+        if name in listing.broken:
+            raise RewardBroken(name, listing.broken[name])
+        if name not in listing.functions:
+            raise RewardUnknown(name, tuple(sorted(listing.functions)))
+        return listing.functions[name]
+
+    @contextmanager
+    def _grading(self, op: RewardOp, action: ScoreTexts, declared: Declared) -> Iterator[Grading]:
+        with self._pool.lent(reusable=not declared.executes) as child:
+            grading = Grading(self._nursery, child, declared, action)
+            with self._lock:
+                if self._draining:
+                    raise Draining
+                self._gradings[op.id] = grading
+            try:
+                yield grading
+            finally:
+                with self._lock:
+                    del self._gradings[op.id]
+
+    def _results(self, grading: Grading, declared: Declared, action: ScoreTexts) -> list[RewardResult]:
+        keys = _keys(declared, action)
+        kept = {at: result for at, key in enumerate(keys) if (result := self._memo.get(key)) is not None}
+        missing = [at for at in range(len(action.texts)) if at not in kept]
+        until = time.monotonic() + OP_SECONDS
+        for at, result in zip(missing, grading.scores(missing), strict=True):
+            if time.monotonic() > until:
+                raise FieldInvalid("texts", f"a request gets {OP_SECONDS:g} s and {at} texts took them; send fewer")
+            kept[at] = result
+            if keys:
+                self._memo.put(keys[at], result)
+        return [kept[at] for at in range(len(action.texts))]
 
 
-def _in_time(seconds: float, where: str, score: functions.RewardFunction, text: str, *words: functions.Words) -> float:
-    try:
-        with within(max(seconds, 0.001)):
-            return score(text, *words)
-    except TimeIsUp:
-        problem = f"was not scored in time: a text gets {TEXT_SECONDS:g} s and a request {OP_SECONDS:g} s"
-        raise FieldInvalid(where, f"{problem}; send fewer texts, or a simpler pattern") from None
+def _keys(declared: Declared, action: ScoreTexts) -> list[bytes]:
+    """Under which the scores are kept; none where they are not."""
+    if not declared.pure:
+        return []
+    pairs = zip(action.texts, action.contexts, strict=True)
+    return [key_of(action.reward, declared.version, *pair, action.params) for pair in pairs]
 
 
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise FieldInvalid("reward", f"the function answered {value}, which is no score")
-    return value
+def _scores(results: list[RewardResult]) -> Scores:
+    """Parts and info only where there are any."""
+    parts = tuple(result.parts for result in results)
+    info = tuple(result.info for result in results)
+    values = tuple(result.value for result in results)
+    return Scores(values=values, parts=parts if any(parts) else (), info=info if any(info) else ())

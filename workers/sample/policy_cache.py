@@ -61,7 +61,7 @@ class PolicyCache:
             self._files.put_folder(name, files)
             self._make_room(name)
             self._files.tidy()
-        except DepotUnreachable as error:
+        except (DepotUnreachable, OSError) as error:  # the folder may be deleted at any time
             log.warning("not kept: %s", error, extra={"action": "policy_cache"})
 
     def _make_room(self, newest: str) -> None:

@@ -71,7 +71,9 @@ class SampleRequest:
     def cells(self) -> int:
         """Tokens that one sample may come to hold in the cache, in whole blocks; the last one drawn is never fed
         back."""
-        return whole_blocks(len(self.prompt) + self.params.max_tokens - 1) if self.params.max_tokens > 1 else 0
+        if self.params.max_tokens <= 1 or self.num_samples <= 0:
+            return 0
+        return whole_blocks(len(self.prompt) + self.params.max_tokens - 1)
 
 
 def check(request: SampleRequest, *, context_length: int, vocab_size: int) -> None:
@@ -83,14 +85,25 @@ def check(request: SampleRequest, *, context_length: int, vocab_size: int) -> No
     _check_targets(request.target_prompt_logprobs, len(request.prompt), vocab_size)
 
 
-def check_cache(request: SampleRequest, cache_tokens: int) -> None:
-    """Raises FieldInvalid for a request of which one sample would never fit into a cache of so many cells."""
-    if request.num_samples > 0 and request.cells > cache_tokens:
+def check_cache(request: SampleRequest, cache_tokens: int, uncached_tokens: int = 0) -> None:
+    """Raises FieldInvalid for a request that can never fit into a cache of so many cells. Prompts of `uncached_tokens`
+    that are only scored need none."""
+    if len(request.prompt) > max(cache_tokens, uncached_tokens):
+        raise FieldInvalid(
+            "prompt", f"has {len(request.prompt)} tokens, more than this worker's cache of {cache_tokens}; send fewer"
+        )
+    if request.cells > cache_tokens:
         raise FieldInvalid(
             "sampling_params.max_tokens",
             f"{request.params.max_tokens} after a prompt of {len(request.prompt)} is more than this worker's cache of "
-            f"{cache_tokens} tokens; ask for fewer",
+            f"{cache_tokens} tokens; ask for at most {most_tokens(len(request.prompt), cache_tokens)}",
         )
+
+
+def most_tokens(prompt_tokens: int, cache_tokens: int) -> int:
+    """How many may be drawn after such a prompt: the cache gives whole blocks, and one token needs no place in it."""
+    blocks = cache_tokens // whole_blocks(1) * whole_blocks(1)
+    return max(1, blocks - prompt_tokens + 1)
 
 
 def _check_prompt(prompt: tuple[int, ...], context_length: int, vocab_size: int) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError, Future
 
 from openrl.domain.errors import ClaimLost, Draining
 from openrl.domain.ids import OpId
-from openrl.domain.op import SampleOp
+from openrl.domain.op import Sample, SampleOp
 from openrl.domain.outcome import Sampled
 from openrl.domain.sampling import SampleResult
 from openrl.ledger.port import Held
@@ -24,7 +24,7 @@ class SampleWork:
 
     def __call__(self, held: Held) -> Sampled:
         op = held.op
-        assert isinstance(op, SampleOp)
+        assert isinstance(op, SampleOp) and isinstance(op.action, Sample)
         with self._lock:
             if self._draining:
                 raise Draining

@@ -12,6 +12,7 @@ from openrl.domain.checkpoint import Checkpoint, CheckpointPath
 from openrl.domain.ids import DepotKey
 from openrl.domain.op import SavePolicy, SaveWeights, TrainOp
 from openrl.domain.outcome import WeightsSaved
+from openrl.ledger.port import Ledger
 from workers.model.layout import LoraShape
 
 log = logging.getLogger(__name__)
@@ -23,8 +24,8 @@ HandOver = Callable[[DepotKey, LoraShape, Tensor], None]
 
 
 class Saving:
-    def __init__(self, depot: Depot, catalog: Catalog, hand_over: HandOver | None) -> None:
-        self._depot, self._catalog, self._hand_over = depot, catalog, hand_over
+    def __init__(self, ledger: Ledger, depot: Depot, catalog: Catalog, hand_over: HandOver | None) -> None:
+        self._ledger, self._depot, self._catalog, self._hand_over = ledger, depot, catalog, hand_over
 
     def weights(self, op: TrainOp, action: SaveWeights, files: dict[str, bytes]) -> WeightsSaved:
         standing = self._depot.put_folder(action.target, files)
@@ -62,4 +63,5 @@ class Saving:
         )
         replaced = self._catalog.publish_checkpoint(checkpoint, overwrite=action.overwrite)
         if replaced is not None:
+            self._ledger.retire(replaced, None)
             self._depot.delete_folder(replaced)

@@ -85,7 +85,9 @@ def _set_ttl(call: Call, path: CheckpointPath) -> Response:
 
 def _delete(call: Call, path: CheckpointPath) -> Response:
     """The row first: bytes without a row cost room, a row without bytes breaks whoever loads it."""
-    call.services.depot.delete_folder(call.services.catalog.delete_checkpoint(call.tenant, path))
+    key = call.services.catalog.delete_checkpoint(call.tenant, path)
+    call.services.ledger.retire(key, None)
+    call.services.depot.delete_folder(key)
     return json_response({})
 
 

@@ -12,7 +12,8 @@ from openrl.domain.run import LoraSpec
 from workers.model.adapter_files import CONFIG, WEIGHTS, from_files, to_files
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
-from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.model.lora import Mix
+from workers.sample.torch.joined import Joined, JoinedPart
 
 pytestmark = [  # PEFT's own affairs
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
@@ -29,7 +30,7 @@ IDS = torch.arange(20).view(2, 10)
 
 
 def ours(base: BaseModel, shape: LoraShape, flat: torch.Tensor) -> torch.Tensor:
-    part = MixPart(AdapterStack(shape, flat[None]), None, torch.tensor([0, 0]))
+    part = JoinedPart(Joined([(shape, flat)]), [0, 0])
     with torch.no_grad(), base.mixed(Mix((part,))):
         return base.head(base.hidden(IDS))
 

@@ -5,7 +5,8 @@ from torch import Tensor
 from openrl.domain.run import LoraSpec
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
-from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.model.lora import AdapterStack, Mix
+from workers.sample.torch.joined import Joined, JoinedPart
 
 ROWS, LENGTH = 6, 7
 
@@ -24,20 +25,18 @@ def tokens(rows: int = ROWS) -> Tensor:
     return torch.randint(0, 97, (rows, LENGTH), generator=torch.Generator().manual_seed(1))
 
 
-def logits(base: BaseModel, ids: Tensor, *parts: MixPart) -> Tensor:
+def logits(base: BaseModel, ids: Tensor, *parts: JoinedPart) -> Tensor:
     with torch.no_grad(), base.mixed(Mix(parts)):
         return base.head(base.hidden(ids))
 
 
 def alone(base: BaseModel, shape: LoraShape, adapter: Tensor, ids: Tensor) -> Tensor:
-    return logits(base, ids, MixPart(AdapterStack(shape, adapter[None]), None, torch.zeros(len(ids), dtype=torch.long)))
+    return logits(base, ids, JoinedPart(Joined([(shape, adapter)]), [0] * len(ids)))
 
 
 INDICES = {
     "all rows one adapter": [1, 1, 1, 1, 1, 1],
-    "a block of rows for each": [0, 0, 1, 1, 2, 2],
-    "some adapters of the stack": [0, 0, 0, 2, 2, 2],
-    "uneven blocks": [0, 1, 1, 1, 2, 2],
+    "some of the adapters": [0, 0, 0, 2, 2, 2],
     "no order": [2, 0, 1, 2, 0, 2],
 }
 
@@ -45,7 +44,7 @@ INDICES = {
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
 def test_each_row_computes_as_if_alone(base: BaseModel, shape: LoraShape, index: list[int]) -> None:
     weights = adapters(shape, 3)
-    mixed = logits(base, tokens(), MixPart(AdapterStack(shape, torch.stack(weights)), None, torch.tensor(index)))
+    mixed = logits(base, tokens(), JoinedPart(Joined([(shape, each) for each in weights]), index))
     for row, entry in enumerate(index):
         one = alone(base, shape, weights[entry], tokens()[row : row + 1])[0]
         torch.testing.assert_close(mixed[row], one, rtol=1e-5, atol=1e-5)
@@ -58,8 +57,8 @@ def test_parts_of_different_shapes_mix_and_rows_in_none_use_the_base_alone(base:
     mixed = logits(
         base,
         tokens(),
-        MixPart(AdapterStack(small, torch.stack(one)), torch.tensor([5, 1, 2]), torch.tensor([0, 1, 1])),
-        MixPart(AdapterStack(large, torch.stack(two)), torch.tensor([0, 3]), torch.tensor([0, 0])),
+        JoinedPart(Joined([(small, each) for each in one]), [-1, 1, 1, -1, -1, 0]),
+        JoinedPart(Joined([(large, two[0])]), [0, -1, -1, 0, -1, -1]),
     )
     wanted = {5: (small, one[0]), 1: (small, one[1]), 2: (small, one[1]), 0: (large, two[0]), 3: (large, two[0])}
     plain = logits(base, tokens())
@@ -70,8 +69,7 @@ def test_parts_of_different_shapes_mix_and_rows_in_none_use_the_base_alone(base:
 
 
 def test_decoding_takes_one_hidden_state_per_row(base: BaseModel, shape: LoraShape) -> None:
-    stack = AdapterStack(shape, torch.stack(adapters(shape, 3)))
-    part = MixPart(stack, None, torch.tensor([2, 0, 1, 2, 0, 2]))
+    part = JoinedPart(Joined([(shape, each) for each in adapters(shape, 3)]), [2, 0, 1, 2, 0, 2])
     with torch.no_grad(), base.mixed(Mix((part,))):
         hidden = base.hidden(tokens())
         torch.testing.assert_close(base.head(hidden[:, -1]), base.head(hidden)[:, -1])
@@ -90,7 +88,7 @@ def test_views_are_laid_out_as_the_shape_says(base: BaseModel, shape: LoraShape)
 
 def test_the_mix_is_put_back_after_an_error(base: BaseModel, shape: LoraShape) -> None:
     plain = logits(base, tokens())
-    part = MixPart(AdapterStack(shape, torch.stack(adapters(shape, 1))), None, torch.zeros(ROWS, dtype=torch.long))
+    part = JoinedPart(Joined([(shape, adapters(shape, 1)[0])]), [0] * ROWS)
     with pytest.raises(ZeroDivisionError), base.mixed(Mix((part,))):
         raise ZeroDivisionError
     assert torch.equal(logits(base, tokens()), plain)

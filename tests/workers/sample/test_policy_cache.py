@@ -1,4 +1,5 @@
 import os
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from openrl.depot.carriers import STALE_SECONDS
+from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.errors import EngineBusy
 from openrl.domain.ids import DepotKey
 from workers.sample.policy_cache import PolicyCache
@@ -136,6 +138,19 @@ def test_a_folder_that_cannot_be_written_is_in_nobodys_way(far: Far, tmp_path: P
     cache = PolicyCache(far, tmp_path / "cache", 10 * SIZE)
     for _ in range(2):
         assert cache.get(key) == far.files(key)
+
+
+def test_the_folder_may_be_deleted_at_any_time(far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_folder = FsspecDepot.put_folder
+
+    def then_deleted(self: FsspecDepot, key: str, files: Mapping[str, bytes | memoryview]) -> None:
+        put_folder(self, key, files)
+        shutil.rmtree(tmp_path / "cache")
+
+    monkeypatch.setattr(FsspecDepot, "put_folder", then_deleted)
+    (key,) = keys(1)
+    cache = PolicyCache(far, tmp_path / "cache", 10 * SIZE)
+    assert cache.get(key) == far.files(key)
 
 
 def test_what_a_crash_left_is_cleaned_up(far: Far, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from openrl.config import Retention
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.errors import WeightsRemoved
 from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId, TenantId
-from openrl.domain.op import Bell, Op, Sample, SampleOp, SavePolicy, TrainOp
+from openrl.domain.op import Bell, Op, Sample, SampleOp, SavePolicy, SaveWeights, TrainOp
 from openrl.domain.outcome import WeightsSaved
 from openrl.domain.policy import Sampler
 from openrl.domain.run import LoraSpec, Run
@@ -45,7 +45,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.engine.create(self.run.id, LoraSpec(rank=2))
-        self.saving = Saving(self.depot, self.catalog, self.hand_over)
+        self.saving = Saving(self.ledger, self.depot, self.catalog, self.hand_over)
 
     def hand_over(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
         self.handed[key] = (shape, flat.clone())
@@ -204,6 +204,18 @@ def test_a_version_that_is_yet_to_be_written_is_not_given_up(bench: Bench) -> No
     assert held is not None
     bench.ledger.done(held, bench.write(op))
     bench.finish(bench.sample(0))
+
+
+def test_a_checkpoint_that_is_written_over_is_refused_to_its_samplers(bench: Bench) -> None:
+    bench.catalog.add_sampler(bench.sampler(0))
+    for turn in range(2):
+        action = SaveWeights(target=bench.policy(turn), path=f"tinker://{bench.run.id}/weights/a", overwrite=True)
+        op = TrainOp(id=OpId(f"{turn}"), tenant=bench.run.tenant, run=bench.run.id, turn=turn, action=action)
+        bench.saving.weights(op, action, bench.engine.checkpoint(bench.run.id))
+    assert bench.there() == {1}
+    assert bench.catalog.sampler(bench.run.tenant, bench.sampler(0).id).removed
+    with pytest.raises(WeightsRemoved):
+        bench.sample(0)
 
 
 def test_a_removal_that_a_crash_broke_off_is_finished(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from workers.model.adapter_files import from_files
 from workers.model.base import BaseModel
 from workers.model.finite import all_finite
 from workers.model.layout import LoraShape
-from workers.model.lora import AdapterStack, Mix, MixPart
+from workers.model.lora import Mix
 from workers.sample.fetching import Fetch
 from workers.sample.torch.apart import ApartPart
 from workers.sample.torch.joined import Joined, JoinedPart
@@ -94,41 +94,28 @@ class Policies:
             wait(coming, timeout=seconds, return_when="FIRST_COMPLETED")
 
     def mix(self, rows: Sequence[DepotKey | None]) -> Mix:
-        """The mix for a pass over whole prompts with these (held, ready) policies; None is the base model."""
-        by_shape: dict[LoraShape, list[tuple[int, DepotKey]]] = {}
-        for row, key in enumerate(rows):
-            if key is not None:
-                by_shape.setdefault(self._weights(key)[0], []).append((row, key))
-        return Mix(tuple(self._part(shape, used, len(rows)) for shape, used in by_shape.items()))
+        """The mix for a pass over prompts with these (held, ready) policies; None is the base model."""
+        keys = _used(rows)
+        return _mix(Joined([self._weights(key) for key in keys], pack=False), keys, rows)
 
     def decode_mix(self, rows: Sequence[DepotKey | None]) -> Mix:
         """The mix for decode steps, one token a row. What it lays out is kept while the set of policies is the same."""
-        keys = tuple(sorted({key for key in rows if key is not None}))
+        keys = _used(rows)
         if keys != self._joined[0]:
             self._joined = (keys, Joined([self._weights(key) for key in keys]))
-        place = {key: index for index, key in enumerate(keys)}
-        return Mix((JoinedPart(self._joined[1], [-1 if key is None else place[key] for key in rows]),) if keys else ())
+        return _mix(self._joined[1], keys, rows)
 
     def steady_mix(self, rows: Sequence[DepotKey | None]) -> Mix:
         """The same for a step of `BaseModel.steady`: each policy's rows are computed by themselves."""
-        keys = tuple(sorted({key for key in rows if key is not None}))
-        place = {key: index for index, key in enumerate(keys)}
-        index = [-1 if key is None else place[key] for key in rows]
-        return Mix((ApartPart([self._weights(key) for key in keys], index, self._alike),) if keys else ())
+        keys = _used(rows)
+        part = ApartPart([self._weights(key) for key in keys], _places(keys, rows), self._alike)
+        return Mix((part,) if keys else ())
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __contains__(self, key: DepotKey) -> bool:
         return key in self._policies
-
-    def _part(self, shape: LoraShape, used: list[tuple[int, DepotKey]], batch: int) -> MixPart:
-        keys = sorted({key for _, key in used})
-        place = {key: index for index, key in enumerate(keys)}
-        flats = [self._weights(key)[1] for key in keys]
-        stack = AdapterStack(shape, torch.stack(flats) if len(flats) > 1 else flats[0].unsqueeze(0))
-        rows = None if len(used) == batch else torch.tensor([row for row, _ in used])
-        return MixPart(stack, rows, torch.tensor([place[key] for _, key in used]))
 
     def _weights(self, key: DepotKey) -> tuple[LoraShape, Tensor]:
         return self._policies[key].loading.result()
@@ -157,3 +144,17 @@ class Policies:
         if not all_finite(placed):
             raise AdapterUnsupported("weights", "they are not finite; train on with a smaller learning rate")
         return placed
+
+
+def _used(rows: Sequence[DepotKey | None]) -> tuple[DepotKey, ...]:
+    return tuple(sorted({key for key in rows if key is not None}))
+
+
+def _places(keys: Sequence[DepotKey], rows: Sequence[DepotKey | None]) -> list[int]:
+    """Where each row's policy is among `keys`; -1 is the base model."""
+    place = {key: index for index, key in enumerate(keys)}
+    return [-1 if key is None else place[key] for key in rows]
+
+
+def _mix(joined: Joined, keys: Sequence[DepotKey], rows: Sequence[DepotKey | None]) -> Mix:
+    return Mix((JoinedPart(joined, _places(keys, rows)),) if keys else ())

@@ -179,6 +179,7 @@ class Copies:
             raise
         if free is None:
             return None
+        free.key = None  # a copy that was written over in part is no version's
         put(free.engine.base, weights)
         free.engine.forget_prefixes()
         free.key, self._loading = key, None

@@ -21,6 +21,7 @@ class Decoding:
             self._remove(self._take(self._table.rows, drawn))
         except Exception as error:
             for row in self._table.rows:
+                row.spoilt = True
                 row.job.fail(error)
             self.drop_over()
 

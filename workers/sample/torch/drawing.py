@@ -20,10 +20,14 @@ def take(rows: Sequence[Row], drawn: Drawn) -> list[int]:
     ]
 
 
+def weights_give_nonsense() -> FieldInvalid:
+    return FieldInvalid("model_path", "these weights give logits that are not finite")
+
+
 def _ended(row: Row, token: int, logprob: float) -> bool:
     if isnan(logprob):
         row.spoilt = True
-        row.job.fail(FieldInvalid("model_path", "these weights give logits that are not finite"))
+        row.job.fail(weights_give_nonsense())
         return True
     try:
         reason = row.take(token, logprob)

@@ -27,6 +27,7 @@ from workers.sample.torch.gate import Gate
 from workers.sample.torch.prompt_pass import PromptPass
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
+from workers.sample.torch.starts import PART
 from workers.sample.torch.table import Table
 from workers.sample.torch.waiting import Waiting
 
@@ -80,7 +81,7 @@ class SampleEngine:
         job = Job(request, self._decode_text, self.base.eos_token_ids)
         try:
             check(request, context_length=self.base.context_length, vocab_size=self.base.vocab_size)
-            check_cache(request, self._table.cache.cache_tokens)
+            check_cache(request, self._table.cache.cache_tokens, uncached_tokens=PART)
         except FieldInvalid as error:
             job.fail(error)
         else:
@@ -147,6 +148,7 @@ class SampleEngine:
         """The base model's own weights are others now: nothing that was computed with the old ones is used again."""
         self._table.forget(lambda _: True)
 
+    @torch.inference_mode()
     def close(self) -> None:
         """Fail what is unfinished with EngineBusy and stop loading."""
         error = EngineBusy("it is shutting down")

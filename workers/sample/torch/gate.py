@@ -9,10 +9,11 @@ from collections import Counter
 from workers.sample.torch.admission import Room
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
+from workers.sample.torch.starts import PART
 from workers.sample.torch.table import Table
 from workers.sample.torch.waiting import Waiting
 
-#: Rounds in which others may go past a request that the cache has no room for.
+#: Rounds in which others are let in before a request that the cache has no room for.
 PATIENCE = 16
 
 
@@ -22,7 +23,8 @@ class Gate:
 
     def admit(self, prefill_tokens: int) -> None:
         """Start what fits, each sample in turn. A tenant that has so many prompt tokens on their way waits for them.
-        Where no row is free, only who is first may go without one."""
+        Others go past what does not fit, of its own tenant too, but once that was so for PATIENCE rounds they wait
+        until it does. Where no row is free, only who is first may go without one."""
         rotation = self._waiting.rotation
         rotation.new_round()
         if rotation.first() is None:
@@ -40,7 +42,7 @@ class Gate:
                 return
             else:
                 passed.append(job)
-                rotation.pass_over()
+                rotation.pass_over_owner()
 
     def _let_in(self, job: Job, room: Room, pending: Counter[str], prefill_tokens: int) -> bool:
         """Admit one sample, or the scoring of a prompt, if there is room."""
@@ -64,8 +66,8 @@ class Gate:
 
     def _needs_no_row(self, job: Job, prefill_tokens: int) -> bool:
         """Whether all can be had from one pass over the prompt."""
-        length = len(job.request.prompt)
-        return not job.request.cells and (length <= prefill_tokens or length > self._table.cache.cache_tokens)
+        most = PART if job.request.seeded else max(PART, prefill_tokens)
+        return not job.request.cells and len(job.request.prompt) <= most
 
     def _room(self) -> Room:
         cells = [row.job.request.cells for row in self._table.rows] + [start.cells for start in self._starting]

@@ -1,7 +1,7 @@
-"""All adapters of a decode step in one: their A side by side, their B one under the other, and a mask of who uses what.
+"""All adapters of a pass in one: their A side by side, their B one under the other, and a mask of who uses what.
 
-Two matrix products per linear layer, however many adapters of whatever ranks the rows use. Decoding feeds few rows:
-there the number of products counts, and the columns computed in vain cost little. Knows no policies by name.
+Two matrix products per linear layer, however many adapters of whatever ranks the rows use: the number of products
+counts, and the columns computed in vain cost little, as adapters are thin. Knows no policies by name.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,15 @@ SMALL = 2_000_000
 class _Layer:
     """One linear layer's adapters in one dtype."""
 
-    def __init__(self, pairs: Sequence[tuple[Tensor, Tensor]], members: tuple[int, ...], dtype: torch.dtype) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[Tensor, Tensor]], members: tuple[int, ...], dtype: torch.dtype, pack: bool
+    ) -> None:
         """`pairs` are A [rank, in], scaled, and B [out, rank]; `members` which adapters they are of."""
         a, b = torch.cat([a for a, _ in pairs]).to(dtype), torch.cat([b for _, b in pairs], 1).to(dtype)
         b.clamp_(torch.finfo(dtype).min, torch.finfo(dtype).max)  # rounded to infinity it would spoil other rows
         self.members, self.dtype = members, dtype
         self._a, self._b = a.t(), b.t()  #: [in, columns] and [columns, out]
-        self._packed = (PackedWeight(a), PackedWeight(b)) if packs(a) else None
+        self._packed = (PackedWeight(a), PackedWeight(b)) if pack and packs(a) else None
 
     def inner(self, x: Tensor) -> Tensor:
         """Of all adapters for all rows, [n, columns], from `x` [n, in]."""
@@ -34,17 +36,21 @@ class _Layer:
         return x @ self._a if self._packed is None else self._packed[0].linear(x, None)
 
     def plus(self, inner: Tensor, y: Tensor) -> Tensor:
-        """`y` [n, out] plus what the adapters make of `inner`, in y's dtype."""
+        """`y` [n, out] plus what the adapters make of `inner`, in y's dtype; may work in place."""
         if self._packed is not None:
             return self._packed[1].plus(inner, y)
+        if y.dtype is self.dtype:
+            return y.addmm_(inner, self._b)  # memory for the many rows of prompts would take longer than the product
         return torch.addmm(y.to(self.dtype), inner, self._b).to(y.dtype)
 
 
 class Joined:
     """Adapters side by side; each linear layer's are laid out when it first asks."""
 
-    def __init__(self, adapters: Sequence[tuple[LoraShape, Tensor]]) -> None:
-        """`adapters` are shapes with flat vectors [shape.size] of one dtype and device."""
+    def __init__(self, adapters: Sequence[tuple[LoraShape, Tensor]], *, pack: bool = True) -> None:
+        """`adapters` are shapes with flat vectors [shape.size] of one dtype and device; `pack` them for many passes of
+        few rows."""
+        self._pack = pack
         self._adapters = tuple(adapters)
         self._names = [frozenset(shape.names) for shape, _ in self._adapters]
         self._columns = sum(shape.rank for shape, _ in self._adapters)
@@ -66,11 +72,11 @@ class Joined:
     def _laid_out(self, name: str, dtype: torch.dtype) -> _Layer | None:
         members = tuple(member for member, names in enumerate(self._names) if name in names)
         pairs = [_matrices(*self._adapters[member], name) for member in members]
-        return _Layer(pairs, members, dtype) if pairs else None
+        return _Layer(pairs, members, dtype, self._pack) if pairs else None
 
 
 class JoinedPart:
-    """A batch of one token per row; row i uses adapter `index[i]`, or none where that is -1. Part of a Mix."""
+    """A batch of T tokens per row; row i uses adapter `index[i]`, or none where that is -1. Part of a Mix."""
 
     def __init__(self, joined: Joined, index: Sequence[int]) -> None:
         self._joined, self._index = joined, tuple(index)
@@ -78,17 +84,19 @@ class JoinedPart:
         self._others: dict[tuple[int, ...], Tensor | None] = {}
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        """`y` [n, 1, out] plus the adapters' part for `x` [n, 1, in]; without gradients."""
+        """`y` [n, T, out] plus the adapters' part for `x` [n, T, in]; without gradients. May work in
+        place; use the result."""
+        x_rows, y_rows = x.flatten(0, 1), y.flatten(0, 1)
         if name not in self._layers:
-            self._layers[name] = self._found(name, x[:, 0], y[:, 0])
+            self._layers[name] = self._found(name, x_rows, y_rows)
         found = self._layers[name]
         if found is None:
             return y
         layer, others = found
-        inner = layer.inner(x[:, 0])
-        if others is not None:
-            inner.masked_fill_(others, 0.0)  # no product: what is there for other rows may be infinite
-        return layer.plus(inner, y[:, 0]).view(y.shape)
+        inner = layer.inner(x_rows)
+        if others is not None:  # no product: what is there for other rows may be infinite
+            inner.view(*x.shape[:2], -1).masked_fill_(others, 0.0)
+        return layer.plus(inner, y_rows).view(y.shape)
 
     def _found(self, name: str, x: Tensor, y: Tensor) -> tuple[_Layer, Tensor | None] | None:
         """The layer's adapters, and which columns are none of a row's."""
@@ -100,10 +108,10 @@ class JoinedPart:
         return layer, self._others[layer.members]
 
     def _of_others(self, members: tuple[int, ...], device: torch.device) -> Tensor | None:
-        """Bool [n, columns], true where a row does not use the column's adapter; None where all use all."""
+        """Bool [n, 1, columns], true where a row does not use the column's adapter; None where all use all."""
         owners = torch.tensor(self._joined.owners(members), device=device)
         others = owners[None, :] != torch.tensor(self._index, device=device)[:, None]
-        return others if bool(others.any()) else None
+        return others[:, None] if bool(others.any()) else None
 
 
 def _matrices(shape: LoraShape, flat: Tensor, name: str) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from workers.model.base import BaseModel
+from workers.model.finite import all_finite
 from workers.sample.torch.admission import passes, shares
 from workers.sample.torch.cache import Span
 from workers.sample.torch.decoding import Decoding
+from workers.sample.torch.drawing import weights_give_nonsense
 from workers.sample.torch.logits import Draw, Drawn
 from workers.sample.torch.prompt_logprobs import Scoring
 from workers.sample.torch.prompt_pass import PromptPass
@@ -126,7 +128,7 @@ class Starting:
 
     # ------------------------------------------------------------------------------------------------- parts
     def advance(self, budget: int) -> None:
-        """Compute at most so many prompt tokens; a prompt that has no row is computed as a whole, however long."""
+        """Compute at most so many prompt tokens, but the oldest prompt's next part in any case."""
         while budget > 0:
             begun = [start for start in list(self._starts) if self._try_begin(start)]
             spans = self._spans([start for start in begun if start.left], budget)
@@ -152,12 +154,9 @@ class Starting:
         given = shares([start.left for start in starts], budget)
         spans: dict[Start, Span] = {}
         for start, tokens in zip(starts, given, strict=True):
-            whole = start.alone or not start.kept
-            if whole and (tokens == start.left or start is starts[0]):
-                spans[start] = Span(start.strand.slot if start.kept else None, 0, start.left)
-            elif tokens and not whole:
-                filled = start.strand.filled
-                spans[start] = Span(start.strand.slot, filled, filled + tokens)
+            filled, part = start.strand.filled, start.part(tokens, due=start is starts[0])
+            if part:
+                spans[start] = Span(start.strand.slot if start.kept else None, filled, filled + part)
         return spans
 
     def _guarded(self, starts: list[Start], spans: dict[Start, Span]) -> None:
@@ -178,6 +177,9 @@ class Starting:
         """A part has been computed: its hidden states are [span, width]."""
         self.prompt_tokens += len(span)
         start.strand.filled = span.end
+        if not all_finite(states):
+            self._fail(start, weights_give_nonsense())
+            return
         for job in start.jobs:
             scoring = job.scoring
             if scoring is not None and not job.over:
@@ -225,14 +227,12 @@ class Starting:
         )
 
     def _leave(self, start: Start, staying: list[Row]) -> None:
-        """The samples go on in the batch; what nobody goes on with stays at rest, unless it could spoil others."""
+        """The samples go on in the batch; what nobody goes on with stays at rest."""
         try:
             if staying:
                 self._table.place(start.strand, staying)
-            elif start.strand.last is not None and bool(torch.isfinite(start.strand.last).all()):
-                self._table.rest(start.strand)
             else:
-                self._table.wipe(start.strand)
+                self._table.rest(start.strand)
         except Exception as error:
             self._fail(start, error)
         else:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from workers.sample.torch.rows import Job, PrefixKey
 from workers.sample.torch.strands import Strand
 
+#: Tokens of the parts in which a prompt is computed whose bits must follow from itself.
+PART = 256
+
 
 @dataclass(slots=True, eq=False)
 class Start:
@@ -20,13 +23,21 @@ class Start:
 
     @property
     def alone(self) -> bool:
-        """Whether it is computed whole and by itself, so that its bits follow from the prompt."""
+        """Whether it is computed from its first token and by itself, so that its bits follow from the prompt."""
         return any(job.request.seeded for job in self.jobs)
 
     @property
     def left(self) -> int:
         """Tokens to compute."""
         return len(self.strand.prompt) - max(self.strand.filled, self.common)
+
+    def part(self, tokens: int, *, due: bool) -> int:
+        """How many tokens go now, where so many may and `due` says that some must: any number, but all at once without
+        a row, and parts of PART alone."""
+        if self.kept and not self.alone:
+            return tokens
+        least = min(self.left, PART) if self.kept else self.left
+        return least if due or tokens >= least else 0
 
     @property
     def needed(self) -> int:

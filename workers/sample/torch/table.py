@@ -76,8 +76,10 @@ class Table:
         self.rows += rows
 
     def abandon(self, strand: Strand) -> None:
-        """A prompt is not wanted any more, or could not be computed."""
+        """A prompt is not wanted any more, or could not be computed: what it has may not be finite."""
         self._starting.pop(strand, None)
+        if strand.slot >= 0:
+            self.cache.wipe(strand.slot)
         self._release(strand)
 
     def rest(self, strand: Strand) -> None:
@@ -94,24 +96,22 @@ class Table:
         self._grow(len(self) + sum(self._starting.values()), length)
 
     def remove(self, slots: Collection[int]) -> list[Row]:
-        """Take rows out; the last of those that stay move into their places, all at once. The strands stay, at rest."""
+        """Take rows out; the last of those that stay move into their places, all at once. The strands stay, at rest,
+        but of spoilt ones nothing stays."""
         gone, left = set(slots), len(self) - len(slots)
         holes = sorted(slot for slot in gone if slot < left)
         movers = [slot for slot in range(left, len(self)) if slot not in gone]
         removed = [self.rows[slot] for slot in gone]
+        for row in removed:
+            if row.spoilt:
+                self.cache.wipe(row.strand.slot)
         self._swap(holes, movers)
         for hole, mover in zip(holes, movers, strict=True):
             self.rows[hole] = self.rows[mover]
         del self.rows[left:]
         for row in removed:
-            (self.wipe if row.spoilt else self.rest)(row.strand)
+            (self._release if row.spoilt else self.rest)(row.strand)
         return removed
-
-    def wipe(self, strand: Strand) -> None:
-        """Free a row whose keys and values may not be finite."""
-        if strand.slot >= 0:
-            self.cache.wipe(strand.slot)
-        self.abandon(strand)
 
     def forget(self, unwanted: Callable[[DepotKey | None], bool]) -> None:
         """Drop the strands at rest of policies that are unwanted."""

@@ -25,6 +25,7 @@ from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.answering import Unfinished, positions, prompt_scores
 from workers.sample.vllm.asking import check_served, params
 from workers.sample.vllm.facts import Facts
+from workers.sample.vllm.places import Places
 
 WATCH_SECONDS = 0.25  #: between looks at whether vLLM is alive
 REST_SECONDS = 1.0  #: that a request waits here which came too late, so that it does not come again and again
@@ -32,7 +33,8 @@ DIED = "vLLM's engine process ended; the worker starts anew"
 
 
 class SampleEngine:
-    """`start` makes the AsyncLLM and is awaited on the engine's event loop; what it raises, this raises."""
+    """`start` makes the AsyncLLM and is awaited on the engine's event loop; what it raises, this raises. At most
+    `places` samples are in vLLM at once; others wait here for their turn."""
 
     def __init__(
         self,
@@ -41,9 +43,11 @@ class SampleEngine:
         facts: Facts,
         decode: Decode,
         adapters: Adapters,
+        places: int,
         died: Callable[[], None] = lambda: None,
     ) -> None:
         self._facts, self._decode, self._adapters, self._died = facts, decode, adapters, died
+        self._places = Places(places)
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ended: str | None = None  #: why nothing is taken any more
@@ -143,7 +147,8 @@ class SampleEngine:
         drawn, scores, reason = Unfinished(request.topk_sample_logprobs), None, None
         prompt = tokens_input(list(request.prompt))
         answers = self._llm.generate(prompt, asked, f"{next(self._numbers)}", lora_request=lora)
-        async with aclosing(answers):
+        tokens = request.sample_tokens + (0 if sample else len(request.prompt))
+        async with self._places.taken(request, tokens), aclosing(answers):
             async for answer in answers:
                 scores = answer.prompt_logprobs or scores
                 reason = _take(answer.outputs[0], drawn, stopper)

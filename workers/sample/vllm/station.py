@@ -22,6 +22,7 @@ from workers.admission import Admitted
 from workers.card import card_of
 from workers.model.devices import choose_device, choose_dtype
 from workers.sample.policy_source import policy_source
+from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.engine import SampleEngine
 from workers.sample.vllm.facts import Facts, facts_of
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 EXIT_SECONDS = 10.0  #: that a worker without an engine gets to hand back what it holds
 BROKEN = 70  #: its exit status (sysexits' EX_SOFTWARE)
 MOST_LORAS, MOST_CPU_LORAS = 8, 64
+LINED_UP = 8  #: one more sample in vLLM for so many that it draws at once, to begin in the step after one ends
 
 
 def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
@@ -52,6 +54,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
             facts=facts,
             decode=lambda tokens: str(tokenizer.decode(tokens)),
             adapters=adapters,
+            places=wish.max_rows + max(1, wish.max_rows // LINED_UP),
             died=lambda: _leave(here, family),
         )
         family += psutil.Process().children(recursive=True)
@@ -70,7 +73,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
         trains=False,
         samples=True,
     )
-    here.works["sample"] = Admitted(SampleWork(engine), card)
+    here.works["sample"] = Admitted(RollOuts(SampleWork(engine), renderer_of(source)), card)
     return card
 
 
@@ -107,8 +110,9 @@ def _fitting(memory: int, each: int, most: int) -> int:
 
 
 def _leave(here: Station, family: Iterable[psutil.Process]) -> None:
-    """The engine is dead: hand back what is held, take nothing more, and exit so that a supervisor starts another,
-    which must find the device free."""
+    """The engine is dead: hand back what is held, take nothing more, and exit, so that a supervisor starts another.
+
+    That one must find the device free."""
     log.error("vLLM's engine process ended; this worker exits", extra={"action": "exit"})
     here.broken = BROKEN
     for each in family:

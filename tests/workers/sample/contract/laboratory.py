@@ -242,7 +242,7 @@ def start_vllm(lab: Laboratory, folder: Path) -> Engine:
         extra={"max_num_batched_tokens": 256},  # so that prompts come in chunks
     )
     adapters = Adapters(folder / "adapters", fetch=lab.fetch, targets=facts.targets, limit=4)
-    return SampleEngine(lambda: start(wish), facts=facts, decode=spell, adapters=adapters)
+    return SampleEngine(lambda: start(wish), facts=facts, decode=spell, adapters=adapters, places=256)
 
 
 STARTS: dict[str, Start] = {"torch": start_torch, "vllm": start_vllm}

@@ -161,6 +161,30 @@ def test_what_cannot_be_loaded_fails_its_request_only_and_is_tried_again(
     lab.run(copies, lab.ask([1], policy=ONE))
 
 
+def test_a_copy_that_was_written_over_in_part_is_never_sampled(
+    lab: Any, base: BaseModel, depot: Depot, make_copies: Callable[..., Copies], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = make_copies(limit=1)
+    lab.run(copies, lab.ask([8, 9], policy=ONE))
+
+    def put_some(model: BaseModel, weights: Mapping[str, torch.Tensor]) -> None:
+        name, parameter = next(iter(parameters(model).items()))
+        with torch.no_grad():
+            parameter.copy_(weights[name])
+        raise torch.OutOfMemoryError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("workers.sample.torch.copies.put", put_some)
+        broken = copies.submit(lab.ask([8, 9], policy=TWO))
+        while not copies.idle:
+            copies.step()
+    assert isinstance(broken.exception(), torch.OutOfMemoryError)
+    (found,) = lab.run(copies, lab.ask([8, 9], temperature=0.0, prompt_logprobs=True, policy=ONE))
+    wanted = alone(lab, base, ONE, [8, 9])
+    assert lab.array(found.prompt_logprobs)[1:] == pytest.approx(lab.array(wanted.prompt_logprobs)[1:], abs=1e-5)
+    assert depot.fetched == [ONE, TWO, ONE]
+
+
 def test_without_memory_for_a_copy_the_request_fails_and_the_base_model_goes_on(
     lab: Any, make_copies: Callable[..., Copies]
 ) -> None:

@@ -175,6 +175,21 @@ def test_a_request_larger_than_the_whole_cache_is_refused(lab):
         lab.engine(cache_tokens=16).submit(lab.ask(PROMPT, 10)).result(timeout=0)
 
 
+def test_a_prompt_larger_than_the_whole_cache_is_not_computed_in_one_endless_pass(lab, monkeypatch):
+    monkeypatch.setattr("workers.sample.torch.engine.PART", 20)
+    engine = lab.engine(cache_tokens=16)
+    lab.run(engine, lab.ask([5] * 20, 1, prompt_logprobs=True))
+    with pytest.raises(FieldInvalid, match="has 21 tokens, more than this worker's cache of 16") as caught:
+        engine.submit(lab.ask([5] * 21, 1, prompt_logprobs=True)).result(timeout=0)
+    assert caught.value.field == "prompt"
+
+
+def test_a_prompt_is_scored_without_samples_however_many_tokens_they_might_have_had(lab):
+    asked = lab.ask(PROMPT, 100, num_samples=0, prompt_logprobs=True)
+    (result,) = lab.run(lab.engine(cache_tokens=64), asked)
+    assert result.prompt_logprobs.shape == (len(PROMPT),)
+
+
 def test_a_missing_policy_fails_only_its_own_request(lab):
     engine = lab.engine()
     lost = engine.submit(lab.ask(PROMPT, policy="nowhere"))

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from workers.sample.torch.gate import PATIENCE
 
 PROMPT = list(range(20, 33))
@@ -66,13 +68,33 @@ def test_a_samplers_flood_leaves_the_tenants_other_samplers_free(lab):
     assert engine.waiting > before - 20
 
 
-def test_a_request_that_needs_much_room_is_not_starved_by_small_ones(lab):
-    engine = lab.engine(max_rows=8, cache_tokens=240)
-    small = flood(lab, engine, 1000)
-    engine.step()
-    big = engine.submit(lab.ask(PROMPT, 200, tenant="big"))
-    step_until(engine, lambda: tenants(engine)["big"], 20 * PATIENCE)
-    assert sum(future.done() for future in small) < 8 * 2 * PATIENCE
+class Stream:
+    """Small requests that never end, and never end together."""
+
+    def __init__(self, lab, engine, **fields):
+        self.lab, self.engine, self.fields = lab, engine, fields
+        self.futures = []
+
+    def step(self) -> None:
+        while self.engine.waiting < 30:
+            length = 3 + 5 * len(self.futures) % 17
+            self.futures.append(self.engine.submit(self.lab.ask(PROMPT, length, **self.fields)))
+        self.engine.step()
+
+
+@pytest.mark.parametrize("rows", [4, 8])
+@pytest.mark.parametrize("owner", [{"tenant": "big"}, {"tenant": "small", "sampler": "big"}])
+def test_a_request_that_needs_much_room_lets_small_ones_past_for_so_many_rounds_only(lab, owner, rows):
+    engine = lab.engine(max_rows=rows, cache_tokens=240)
+    stream = Stream(lab, engine, tenant="small")
+    for _ in range(30):
+        stream.step()
+    big = engine.submit(lab.ask(PROMPT, 200, **owner))
+    before = len(stream.futures) - engine.waiting
+    for _ in range(6 * PATIENCE):
+        stream.step()
+    assert [len(row.job.request.prompt) + row.job.request.params.max_tokens for row in engine._table.rows] == [213]
+    assert PATIENCE <= len(stream.futures) - engine.waiting - before <= 8 * PATIENCE
     assert not big.done()
 
 

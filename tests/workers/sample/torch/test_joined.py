@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from workers.model.lora import AdapterStack, MixPart
 from workers.sample.torch import joined
 from workers.sample.torch.joined import Joined, JoinedPart
 
@@ -11,15 +10,17 @@ def one_by_one(adapters, index, name, x, y):
     rows = []
     for row, member in enumerate(index):
         part = y[row : row + 1].clone()
-        if member >= 0:
+        if member >= 0 and name in adapters[member][0].names:
             shape, flat = adapters[member]
-            part = MixPart(AdapterStack(shape, flat[None]), None, torch.tensor([0])).add(name, x[row : row + 1], part)
+            a, b = (flat[at] for at in shape.parts(name))
+            part += shape.scale * (x[row : row + 1] @ a.view(shape.rank, -1).T) @ b.view(-1, shape.rank).T
         rows.append(part)
     return torch.cat(rows)
 
 
+@pytest.mark.parametrize("tokens", [1, 5])
 @pytest.mark.parametrize("index", [[0, 0, 0], [0, 1, 2, 3, -1, 0], [-1, 2, 2], [3, 3]])
-def test_rows_get_what_their_own_adapter_adds(lab, index):
+def test_rows_get_what_their_own_adapter_adds(lab, index, tokens):
     base = lab.base()
     adapters = [
         lab.adapter(base, seed, rank, part)
@@ -28,8 +29,8 @@ def test_rows_get_what_their_own_adapter_adds(lab, index):
     part = JoinedPart(Joined(adapters), index)
     with torch.inference_mode():
         for target in base.layout.targets:
-            x = torch.randn(len(index), 1, target.in_features)
-            y = torch.randn(len(index), 1, target.out_features)
+            x = torch.randn(len(index), tokens, target.in_features)
+            y = torch.randn(len(index), tokens, target.out_features)
             expected = one_by_one(adapters, index, target.name, x, y)
             assert torch.allclose(part.add(target.name, x, y.clone()), expected, atol=1e-5)
 
@@ -45,12 +46,13 @@ def test_a_batch_in_bfloat16_takes_adapters_in_float32(lab):
     assert not torch.equal(added[0], y[0])
 
 
+@pytest.mark.parametrize("pack", [True, False])
 @pytest.mark.parametrize("small", [0, joined.SMALL])
-def test_products_in_bfloat16_and_float32_add_the_same(lab, monkeypatch, small):
+def test_products_in_bfloat16_and_float32_add_the_same(lab, monkeypatch, small, pack):
     monkeypatch.setattr(joined, "SMALL", small)
     base, index = lab.base(), [0, 1, -1, 1]
     adapters = [lab.adapter(base, seed, rank) for seed, rank in [(0, 4), (1, 6)]]
-    part = JoinedPart(Joined(adapters), index)
+    part = JoinedPart(Joined(adapters, pack=pack), index)
     with torch.inference_mode():
         for target in base.layout.targets:
             x = torch.randn(len(index), 1, target.in_features).bfloat16()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from openrl.domain.errors import FieldInvalid
 from openrl.domain.tensor import DType
 from workers.model.arrays import to_domain
 
@@ -226,13 +227,50 @@ def test_a_failure_in_a_part_fails_only_that_prompt_and_who_waits_for_it_compute
         same(lab, future.result(), lab.run(lab.engine(base), greedy(lab, prompt, 20))[0])
 
 
-def test_nonsense_that_a_row_leaves_does_not_poison_who_has_the_row_next(lab):
+@pytest.mark.parametrize("part", ["", "k_proj", "v_proj"])
+@pytest.mark.parametrize("count", [1, 5])
+def test_nonsense_that_a_prompt_leaves_does_not_poison_who_has_the_row_next(lab, part, count):
     base = lab.base()
-    engine = lab.engine(base, max_rows=1)
-    shape, flat = lab.adapter(base, 1)
+    engine = lab.engine(base, max_rows=2, prefill_tokens=20)
+    shape, flat = lab.adapter(base, 1, part=part)
     engine.put("broken", shape, flat * 1e30)
-    for count in (1, 5):
-        broken = engine.submit(greedy(lab, LONG, count, policy="broken"))
-        lab.finish(engine)
-        assert broken.exception() is not None
-        same(lab, lab.run(engine, greedy(lab, LONG[:5], 9))[0], lab.run(lab.engine(base), greedy(lab, LONG[:5], 9))[0])
+    broken = engine.submit(greedy(lab, LONG, count, policy="broken", prompt_logprobs=count == 1))
+    engine.step()
+    with pytest.raises(FieldInvalid, match="not finite"):
+        broken.result(timeout=0)
+    assert engine.prompt_tokens <= 80
+    assert torch.isfinite(engine._table.cache._data).all()
+    asked = [greedy(lab, LONG[number : 5 + number], 9) for number in range(3)]
+    for result, request in zip(lab.run(engine, *asked), asked, strict=True):
+        same(lab, result, lab.run(lab.engine(base), request)[0])
+
+
+def test_nonsense_that_comes_while_decoding_poisons_nobody(lab):
+    base = lab.base()
+    engine = lab.engine(base, max_rows=3)
+    engine.put("broken", *lab.adapter(base, 1))
+    broken, fine = (engine.submit(greedy(lab, LONG[:n], 20, policy=p)) for n, p in ((30, "broken"), (10, None)))
+    engine.step()
+    _, flat = engine.policies._weights("broken")
+    flat *= 1e30
+    engine.policies._joined = ((), engine.policies._joined[1])
+    engine._decoding._pass.forget()
+    engine.step()
+    with pytest.raises(FieldInvalid, match="not finite"):
+        broken.result(timeout=0)
+    assert torch.isfinite(engine._table.cache._data).all()
+    lab.finish(engine)
+    same(lab, fine.result(), lab.run(lab.engine(base), greedy(lab, LONG[:10], 20))[0])
+
+
+def test_prefixes_of_dropped_policies_make_room(lab):
+    base = lab.base()
+    engine = lab.engine(base, policies=1)
+    lab.run(engine, greedy(lab, LONG[:50]))
+    for key in ("p0", "p1"):
+        engine.put(key, *lab.adapter(base, int(key[1])))
+        lab.run(engine, greedy(lab, LONG[:50], policy=key))
+        assert {strand.policy for strand in engine._table} == {None, key}
+    engine.put("p2", *lab.adapter(base, 2))
+    lab.run(engine, greedy(lab, LONG[:3]))
+    assert {strand.policy for strand in engine._table} == {None}

@@ -147,6 +147,24 @@ def test_what_may_not_be_finite_is_wiped_and_not_kept(lab, table):
     assert not table.cache._data.any()
 
 
+def test_what_is_not_finite_stays_nowhere_not_even_where_a_token_was_just_fed(lab, table):
+    (first,), _, (last,) = start(lab, table, 5), start(lab, table, 6), start(lab, table, 7)
+    table.cache._data[..., 0, :, : first.strand.length + 1, :] = float("nan")
+    first.spoilt = True
+    table.remove([0])
+    assert table.rows[0] is last
+    assert torch.isfinite(table.cache._data).all()
+    assert held(table) == [7.0, 6.0]
+    checked(table)
+
+
+def test_a_prompt_that_is_abandoned_leaves_nothing(lab, table):
+    strand, _ = begin(lab, table, 5)
+    table.cache._data[:, :, strand.slot] = float("inf")
+    table.abandon(strand)
+    assert not table.cache._data.any() and not any(table._strands)
+
+
 def test_strands_of_policies_that_are_unwanted_are_dropped(lab, table):
     start(lab, table, 5)
     table.remove([0])

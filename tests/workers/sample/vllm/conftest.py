@@ -39,7 +39,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         )
         adapters = Adapters(tmp_path / "adapters", fetch=fetch, targets=facts.targets, limit=limit)
         spell = lambda tokens: "".join(chr(ord("a") + token) for token in tokens)  # noqa: E731
-        engines.append(SampleEngine(start, facts=facts, decode=spell, adapters=adapters, died=died))
+        engines.append(SampleEngine(start, facts=facts, decode=spell, adapters=adapters, places=4, died=died))
         return engines[-1]
 
     yield make

@@ -67,10 +67,13 @@ def answer(tokens: list[int]) -> Any:
     return SimpleNamespace(prompt_logprobs=None, outputs=[output])
 
 
-def ask(max_tokens: int = 8, *, policy: str | None = None, num_samples: int = 1, **params: Any) -> SampleRequest:
+def ask(
+    max_tokens: int = 8, *, policy: str | None = None, num_samples: int = 1, tenant: str = "", **params: Any
+) -> SampleRequest:
     return SampleRequest(
         prompt=(5, 6, 7),
         params=SamplingParams(**{"max_tokens": max_tokens, "stop_at_eos": False} | params),
         policy=None if policy is None else DepotKey(policy),
         num_samples=num_samples,
+        tenant=tenant,
     )

@@ -86,3 +86,33 @@ def test_a_prompt_as_long_as_the_context_is_refused_even_if_it_is_only_scored(ma
     long = type(request)(prompt=(5,) * 64, params=request.params, prompt_logprobs=True)
     error = engine.submit(long).exception(1)
     assert isinstance(error, FieldInvalid) and "63" in str(error)
+
+
+def test_a_tenant_that_comes_late_gets_the_next_place_that_another_leaves(make):
+    fake = FakeVllm(hangs=True)
+    engine = make(fake)
+    crowd = [engine.submit(ask(6, num_samples=50, tenant="anna")) for _ in range(4)]
+    while len(fake.asked) < 4:
+        time.sleep(0.01)
+    late = engine.submit(ask(8, tenant="ben"))
+    time.sleep(0.1)
+    fake.hangs = False
+    late.result(10)
+    assert [at for at, params in enumerate(fake.asked) if params.max_tokens == 8] == [4]
+    assert [len(future.result(10).sequences) for future in crowd] == [50] * 4
+
+
+def test_who_gives_up_waiting_takes_no_place(make):
+    fake = FakeVllm(hangs=True)
+    engine = make(fake)
+    crowd = [engine.submit(ask()) for _ in range(20)]
+    while len(fake.asked) < 4:
+        time.sleep(0.01)
+    for future in crowd[2:18]:  # two that are in and the first of those that wait
+        engine.cancel(future)
+    while len(fake.asked) < 6:
+        time.sleep(0.01)
+    fake.hangs = False
+    assert [future.cancelled() for future in crowd] == [not (at < 2 or at > 17) for at in range(20)]
+    assert all(future.result(10) for future in [*crowd[:2], *crowd[18:]])
+    assert len(fake.asked) == 6

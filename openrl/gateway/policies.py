@@ -1,0 +1,55 @@
+"""The policy that a request for rollouts names, as weights that do not change."""
+
+from dataclasses import dataclass
+
+from openrl.domain.checkpoint import CheckpointKind, CheckpointPath
+from openrl.domain.errors import FieldInvalid
+from openrl.domain.ids import DepotKey, RunId, SamplerId, TenantId
+from openrl.gateway.services import Services
+from openrl.wire.rollouts import PolicyChoice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    base_model: str  #: canonical
+    key: DepotKey | None  #: None samples the base model
+    name: str  #: for people: a path, a sampler, or the base model
+
+
+def policy_of(services: Services, tenant: TenantId, choice: PolicyChoice) -> Policy:
+    """Raises FieldInvalid, ModelUnknown, NoWorker, and NotFoundError for what is not the tenant's."""
+    field, name = choice.chosen
+    match field:
+        case "base_model":
+            return _of_model(services, name)
+        case "path":
+            return _of_path(services, tenant, CheckpointPath.parse(name, "policy.path"))
+        case "sampler":
+            sampler = services.sampler(tenant, SamplerId(name))
+            return Policy(base_model=sampler.base_model, key=sampler.policy, name=sampler.model_path or sampler.id)
+        case _:
+            return _of_run(services, tenant, RunId(name))
+
+
+def _of_model(services: Services, name: str) -> Policy:
+    card = services.requested_card(name)
+    if not card.sampleable:
+        raise FieldInvalid("policy.base_model", f"{name} is served for training only")
+    return Policy(base_model=card.name, key=None, name=card.name)
+
+
+def _of_path(services: Services, tenant: TenantId, path: CheckpointPath) -> Policy:
+    checkpoint = services.catalog.checkpoint(tenant, path)
+    return Policy(base_model=services.run(tenant, path.run).base_model, key=checkpoint.key, name=str(path))
+
+
+def _of_run(services: Services, tenant: TenantId, run: RunId) -> Policy:
+    base_model = services.run(tenant, run).base_model
+    saved = services.catalog.run_checkpoints(tenant, run)
+    versions = [checkpoint for checkpoint in saved if checkpoint.path.kind is CheckpointKind.SAMPLER_WEIGHTS]
+    if not versions:
+        raise FieldInvalid(
+            "policy.run",
+            f"{run} has no saved policy version; call save_weights_for_sampler with a name, or name a sampler",
+        )
+    return Policy(base_model=base_model, key=versions[-1].key, name=str(versions[-1].path))

@@ -1,0 +1,88 @@
+-- The fourth head of every ledger script: batches. A batch keeps room among its tenant's unsettled ops for all that it
+-- will have, so that it is let in whole or not at all; each op that comes takes one place.
+--
+-- batch:<id>        hash  tenant groups ops digest note created; appended unsettled reserved groups_settled last cancelled;
+--                         `t:<name>` what its groups added up to; `failed:<error>` groups that ended without a result
+-- batch:<id>:order  list  ids of the ops that each end a group, as they settled
+-- batches           zset  ids, by the time to look after them
+local function count_tenant(tenant, by)
+  if redis.call('HINCRBY', p .. 'tenants', tenant, by) <= 0 then redis.call('HDEL', p .. 'tenants', tenant) end
+end
+
+local function unsettled_of(tenant) return tonumber(redis.call('HGET', p .. 'tenants', tenant) or 0) end
+
+local function look_later(batch, seconds) redis.call('ZADD', p .. 'batches', stamp(now + seconds), batch) end
+
+-- An op of the batch comes; answers whether it had a place.
+local function take_place(batch)
+  local key = p .. 'batch:' .. batch
+  if tonumber(redis.call('HGET', key, 'reserved') or 0) <= 0 then return false end
+  redis.call('HINCRBY', key, 'reserved', -1)
+  return true
+end
+
+local function note_appended(batch)
+  local key = p .. 'batch:' .. batch
+  redis.call('HINCRBY', key, 'appended', 1)
+  redis.call('HINCRBY', key, 'unsettled', 1)
+  redis.call('HSET', key, 'last', stamp(now))
+end
+
+-- The places that nothing came for are anybody's again.
+local function give_up_places(batch)
+  local key = p .. 'batch:' .. batch
+  local row = redis.call('HMGET', key, 'tenant', 'reserved')
+  if tonumber(row[2] or 0) > 0 then count_tenant(row[1], -tonumber(row[2])) end
+  redis.call('HSET', key, 'reserved', 0)
+end
+
+local function add_up(key, sums)
+  for name, amount in pairs(sums.add) do redis.call('HINCRBYFLOAT', key, 't:' .. name, string.format('%.17g', amount)) end
+  for _, bound in ipairs({ { 'least', math.min }, { 'most', math.max } }) do
+    for name, value in pairs(sums[bound[1]]) do
+      local before = tonumber(redis.call('HGET', key, 't:' .. name) or value)
+      redis.call('HSET', key, 't:' .. name, string.format('%.17g', bound[2](before, value)))
+    end
+  end
+end
+
+local function end_group(key, id)
+  local row = redis.call('HMGET', p .. 'op:' .. id, 'status', 'failure', 'sums')
+  redis.call('HINCRBY', key, 'groups_settled', 1)
+  redis.call('RPUSH', key .. ':order', id)
+  if row[1] == 'failed' then redis.call('HINCRBY', key, 'failed:' .. cmsgpack.unpack(row[2]).error, 1) end
+  if row[3] then add_up(key, cmsgpack.unpack(row[3])) end
+end
+
+note_settled = function(batch, id, ends_group)
+  local key = p .. 'batch:' .. batch
+  if redis.call('EXISTS', key) == 0 then return end
+  redis.call('HINCRBY', key, 'unsettled', -1)
+  redis.call('HSET', key, 'last', stamp(now))
+  if not ends_group then return end
+  end_group(key, id)
+  redis.call('PUBLISH', p .. 'settled', batch)
+end
+
+-- When a batch expires, or nil where an op of it is under way.
+local function batch_ends(batch, keep_seconds)
+  local row = redis.call('HMGET', p .. 'batch:' .. batch, 'unsettled', 'last')
+  if not row[1] then return now end
+  if tonumber(row[1]) > 0 then return nil end
+  return tonumber(row[2]) + keep_seconds
+end
+
+local function look_at_batches(most, gap_seconds, keep_seconds)
+  local due = redis.call('ZRANGEBYSCORE', p .. 'batches', '-inf', stamp(now), 'LIMIT', 0, most)
+  for _, batch in ipairs(due) do
+    local key = p .. 'batch:' .. batch
+    if tonumber(redis.call('HGET', key, 'last') or 0) + gap_seconds <= now then give_up_places(batch) end
+    local ends = batch_ends(batch, keep_seconds)
+    if ends and ends <= now then
+      redis.call('DEL', key, key .. ':order')
+      redis.call('ZREM', p .. 'batches', batch)
+    else
+      look_later(batch, math.max(gap_seconds, 1))
+    end
+  end
+end

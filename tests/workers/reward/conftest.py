@@ -1,0 +1,50 @@
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test folder on the path
+
+from scoring import held, nursery_of
+
+from openrl.domain.outcome import Scores
+from workers.reward.sandbox.levels import Level
+from workers.reward.sandbox.nursery import Nursery
+from workers.reward.work import RewardWork
+
+Score = Callable[..., Scores]
+
+
+@pytest.fixture(scope="session", params=[Level.STRONG, Level.KERNEL])
+def nursery(request: pytest.FixtureRequest) -> Iterator[Nursery]:
+    """At every level that promises what is tested."""
+    nursery = nursery_of(request.param)
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture(scope="session")
+def any_nursery() -> Iterator[Nursery]:
+    """At the strongest level of this machine."""
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def work(any_nursery: Nursery) -> Iterator[RewardWork]:
+    work = RewardWork(any_nursery, max_attempts=3)
+    yield work
+    work.close()
+
+
+@pytest.fixture
+def score(work: RewardWork) -> Score:
+    """Scores texts of one op, as a worker does."""
+
+    def score(*arguments: Any, **params: Any) -> Scores:
+        return work(held(*arguments, **params))
+
+    return score

@@ -1,0 +1,124 @@
+"""Groups of rollouts, scored: every text by every reward function asked for, with the work that scores texts.
+
+A text that cannot be scored is tried once more where that may help, and then dropped with its reason. It is never a
+zero, and does not cost the other texts their scores.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, OpNotFound
+from openrl.domain.ids import OpId
+from openrl.domain.op import RewardOp, ScoreTexts
+from openrl.domain.outcome import Record, Result, Scores
+from openrl.domain.rollout import Dropped, Grade, Graded, RewardPart, RolledOut, ScoreGroup
+from openrl.ledger.port import Held
+from workers.work import Work
+
+Told = TypeVar("Told")
+
+log = logging.getLogger(__name__)
+
+TRIES: Final = 2  #: of one text with one function
+GROUP_SECONDS: Final = 45.0  #: after so many no more texts of a group are begun
+
+
+class Groups:
+    """A `Work` that does ScoreGroups with one that does ScoreTexts, to which all else goes as it is. `read` answers
+    what the ledger knows of an op."""
+
+    def __init__(
+        self, work: Work, read: Callable[[OpId], Record | None], *, group_seconds: float = GROUP_SECONDS
+    ) -> None:
+        self._work, self._read, self._group_seconds = work, read, group_seconds
+
+    def __call__(self, held: Held) -> Result:
+        op = held.op
+        if not (isinstance(op, RewardOp) and isinstance(op.action, ScoreGroup)):
+            return self._work(held)
+        began = time.monotonic()
+        sampled = self._read(op.action.of)
+        if sampled is None:
+            raise OpNotFound(op.action.of)
+        if not isinstance(sampled.result, RolledOut):
+            return _none(op.action, sampled)
+        outcomes = [
+            self._outcome(held, op.action, sample, text, began + self._group_seconds)
+            for sample, text in enumerate(sampled.result.texts)
+        ]
+        return Graded(
+            grades=tuple(outcome for outcome in outcomes if isinstance(outcome, Grade)),
+            dropped=tuple(outcome for outcome in outcomes if isinstance(outcome, Dropped)),
+            scored_seconds=time.monotonic() - began,
+        )
+
+    def abort(self, op_id: OpId) -> None:
+        self._work.abort(op_id)
+
+    def drain(self) -> None:
+        self._work.drain()
+
+    def _outcome(self, held: Held, action: ScoreGroup, sample: int, text: str, until: float) -> Grade | Dropped:
+        grade = Grade(sample=sample, reward=0.0)
+        for number, reward in enumerate(action.rewards):
+            if time.monotonic() > until:
+                why = f"{reward.name}: the group's {self._group_seconds:g} s were over before its turn"
+                return Dropped(sample=sample, error="GraderOverdue", reason=why)
+            try:
+                scores = self._scores(held, reward, text, action.context)
+            except (ClaimLost, Draining):
+                raise
+            except Exception as error:  # whatever a function died of costs this text, and no other
+                return Dropped(sample=sample, error=type(error).__name__, reason=_reason(number, reward, error))
+            grade = _added(grade, reward, scores)
+        return grade
+
+    def _scores(self, held: Held, reward: RewardPart, text: str, context: dict[str, str]) -> Scores:
+        action = ScoreTexts(reward=reward.name, texts=(text,), contexts=(context,), params=reward.params)
+        for tries_left in reversed(range(TRIES)):
+            try:
+                scores = self._work(replace(held, op=replace(held.op, action=action)))  # type: ignore[arg-type]
+                assert isinstance(scores, Scores)
+                return scores
+            except (CallerError, ClaimLost, Draining):
+                raise
+            except Exception as error:
+                if not tries_left:
+                    raise
+                log.warning("%s: %s; once more", reward.name, error, extra={"action": "score", "op": held.op.id})
+        raise AssertionError("a last try answers or raises")
+
+
+def _added(grade: Grade, reward: RewardPart, scores: Scores) -> Grade:
+    """The grade with what one function says of its text."""
+    told: Sequence[dict[str, float]] = getattr(scores, "parts", ())
+    parts = {reward.name: scores.values[0]} | {f"{reward.name}.{name}": value for name, value in _first(told).items()}
+    info = {f"{reward.name}.{name}": word for name, word in _first(scores.info).items()}
+    total = grade.reward + reward.weight * scores.values[0]
+    return replace(grade, reward=total, parts=grade.parts | parts, info=grade.info | info)
+
+
+def _first(told: Sequence[dict[str, Told]]) -> dict[str, Told]:
+    return told[0] if told else {}
+
+
+def _none(action: ScoreGroup, sampled: Record) -> Graded:
+    """Nothing was sampled, so nothing can be scored."""
+    failure = sampled.failure
+    assert failure is not None, f"{sampled.id} is {sampled.status} without rollouts"
+    dropped = tuple(
+        Dropped(sample=sample, error=failure.error, reason=failure.message) for sample in range(action.samples)
+    )
+    return Graded(grades=(), dropped=dropped, scored_seconds=0.0)
+
+
+def _reason(number: int, reward: RewardPart, error: Exception) -> str:
+    """In the names that a request for rollouts has for its fields."""
+    if not isinstance(error, FieldInvalid):
+        return f"{reward.name}: {error}"
+    field = error.field.replace("contexts[].", "context.", 1).replace("contexts[0].", "context.", 1)
+    field = field.replace("params.", f"rewards[{number}].params.", 1).replace("texts[0]", "text", 1)
+    return f"{reward.name}: {field}: {error.problem}"
