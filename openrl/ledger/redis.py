@@ -226,8 +226,8 @@ class RedisLedger:
         op_id, kind, tenant, turn, body_at, body = row
         data = self._fetch(body_key(OpId(op_id.decode()))) if body_at == b"shelf" else body
         action = cast(TrainAction, codec.decode(kind.decode(), data))
-        owner = TenantId(tenant.decode())
-        return TrainOp(id=OpId(op_id.decode()), tenant=owner, run=run, turn=int(turn), action=action)
+        whose = TenantId(tenant.decode())
+        return TrainOp(id=OpId(op_id.decode()), tenant=whose, run=run, turn=int(turn), action=action)
 
     def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
         word, bodies, before = self._call("snapshot", lease.run, lease.epoch, turn, key)

@@ -11,6 +11,8 @@ from openrl.domain.tensor import DType, Tensor
 from workers.model.arrays import from_domain
 from workers.model.attention_rows import whole_blocks
 
+QUANTUM = 64  #: tokens that a tenant, or one of its samplers, may be ahead of the others
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRequest:

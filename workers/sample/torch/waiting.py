@@ -4,10 +4,9 @@ from collections import deque
 
 from openrl.domain.ids import DepotKey
 from workers.rotation import Rotation
+from workers.sample.request import QUANTUM
 from workers.sample.torch.adapters import Policies
 from workers.sample.torch.rows import Job
-
-QUANTUM = 64  #: tokens that a tenant, or one of its samplers, may be ahead of the others
 
 
 class Waiting:

@@ -7,9 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from workers.rotation import Rotation
-from workers.sample.request import SampleRequest
-
-QUANTUM = 64  #: tokens that a tenant, or one of its samplers, may be ahead of the others
+from workers.sample.request import QUANTUM, SampleRequest
 
 
 @dataclass(frozen=True, slots=True)
