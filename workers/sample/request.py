@@ -84,15 +84,15 @@ def check(
     _check_prompt(request.prompt, context_length, vocab_size)
     _check_params(request.params, vocab_size)
     check_room(len(request.prompt), request.params.max_tokens, context_length)
+    if len(request.prompt) > max(cache_tokens, uncached_tokens):
+        raise FieldInvalid(
+            "prompt", f"has {len(request.prompt)} tokens, more than this worker's cache of {cache_tokens}; send fewer"
+        )
     if request.cells > cache_tokens:
         raise FieldInvalid(
             "sampling_params.max_tokens",
             f"{request.params.max_tokens} after a prompt of {len(request.prompt)} is more than this worker's cache of "
             f"{cache_tokens} tokens; ask for at most {most_tokens(len(request.prompt), cache_tokens)}",
-        )
-    if len(request.prompt) > max(cache_tokens, uncached_tokens):
-        raise FieldInvalid(
-            "prompt", f"has {len(request.prompt)} tokens, more than this worker's cache of {cache_tokens}; send fewer"
         )
     _check_counts(request, vocab_size)
     _check_targets(request.target_prompt_logprobs, len(request.prompt), vocab_size)

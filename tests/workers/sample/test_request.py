@@ -11,7 +11,7 @@ from workers.sample.request import SampleRequest, check
 
 def checked(prompt: int, max_tokens: int, cache_tokens: int) -> None:
     request = SampleRequest(prompt=(1,) * prompt, params=SamplingParams(max_tokens=max_tokens))
-    check(request, context_length=4096, vocab_size=100, cache_tokens=cache_tokens)
+    check(request, context_length=4096, vocab_size=100, cache_tokens=cache_tokens, uncached_tokens=512)
 
 
 @pytest.mark.parametrize(("prompt", "cache"), [(3, 64), (16, 64), (63, 64), (64, 64), (500, 64), (5, 100), (1, 8)])
