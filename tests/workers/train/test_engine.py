@@ -59,7 +59,9 @@ def grad(engine: TrainEngine, run: str) -> Tensor:
     return found
 
 
-def close(found: Tensor, wanted: Tensor, tolerance: float = 1e-5) -> None:
+def close(found: Tensor, wanted: Tensor, tolerance: float = 3e-5) -> None:
+    """Up to the rounding of float32 sums in another order, which CPUs differ in: 6e-6 of the largest element is seen on
+    a Zen 5, 1.4e-5 on a Xeon."""
     torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance * float(wanted.abs().max()))
 
 
