@@ -136,3 +136,14 @@ def test_only_so_many_of_those_who_left_are_remembered() -> None:
         take(rotation)
     assert len(rotation._tenants._away) <= REMEMBERED
     assert not list(rotation._tenants)
+
+
+def test_who_was_passed_over_comes_before_who_came_since() -> None:
+    rotation: Rotation[str] = Rotation(64)
+    rotation.add("large", tenant="a", owner="s")
+    rotation.new_round()
+    rotation.pass_over()
+    rotation.add("small", tenant="b", owner="s")
+    assert rotation.first() == "small"
+    rotation.new_round()
+    assert rotation.first() == "large"
