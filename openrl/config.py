@@ -138,10 +138,13 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     level that the machine gives; with any other a reward worker refuses to start where it cannot be had."""
 
 
+CENTURY = 100 * 365 * 86_400.0  #: in seconds; dates that lie farther back cannot be told
+
+
 class Retention(BaseModel, extra="forbid", frozen=True):
-    finished_seconds: float = Field(600.0, ge=0)
+    finished_seconds: float = Field(600.0, ge=0, le=CENTURY)
     """How long after a session finished its runs and unnamed sampler weights are kept; checkpoints stay."""
-    silent_seconds: float = Field(86_400.0, gt=0)
+    silent_seconds: float = Field(86_400.0, gt=0, le=CENTURY)
     """The same for a session whose client fell silent without a word."""
     unnamed_per_run: int = Field(16, ge=1)
     """Sampler weights without a name that a run keeps while its session goes on: the newest so many, and all that were

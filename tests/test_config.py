@@ -43,6 +43,8 @@ def test_aliases_are_a_comma_separated_list(monkeypatch: pytest.MonkeyPatch) -> 
         ("OPENRL_SAMPLE__VLLM__EXTRA", "[1]"),
         ("OPENRL_SAMPLE__VLLM__EXTRA", "{"),
         ("OPENRL_SAMPLE__VLLM__MEMORY_SHARE", "90"),
+        ("OPENRL_RETENTION__SILENT_SECONDS", "inf"),
+        ("OPENRL_RETENTION__FINISHED_SECONDS", "1e11"),
     ],
 )
 def test_a_mistyped_or_impossible_setting_is_refused_by_name(
