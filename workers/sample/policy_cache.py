@@ -59,21 +59,27 @@ class PolicyCache:
             return
         try:
             self._files.put_folder(name, files)
-            self._make_room(name)
+            self._make_room(name, self._limit_bytes)
             self._files.tidy()
-        except (DepotUnreachable, OSError) as error:  # the folder may be deleted at any time
+        except (DepotUnreachable, OSError) as error:  # the folder may be deleted at any time, and its disk be full
             log.warning("not kept: %s", error, extra={"action": "policy_cache"})
+            with suppress(OSError):
+                self._make_room(name, sum(entry[1] for entry in self._entries()) // 2)
 
-    def _make_room(self, newest: str) -> None:
+    def _make_room(self, newest: str, limit_bytes: int) -> None:
         """Entries used longest ago go until the rest fits."""
-        entries = sorted((entry for path in self._folder.iterdir() if (entry := _entry(path))), reverse=True)
+        entries = self._entries()
         taken = sum(size for _, size, name in entries if name == newest)
         for _, size, name in entries:
             if name != newest:
                 taken += size
-                if taken > self._limit_bytes:
+                if taken > limit_bytes:
                     self._drop(name)
                     taken -= size
+
+    def _entries(self) -> list[tuple[float, int, str]]:
+        """When each was used, its bytes, its name; the one used last first."""
+        return sorted((entry for path in self._folder.iterdir() if (entry := _entry(path))), reverse=True)
 
     def _drop(self, name: str) -> None:
         with suppress(DepotUnreachable):  # another worker is at it too

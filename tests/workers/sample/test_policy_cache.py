@@ -8,7 +8,8 @@ import pytest
 
 from openrl.depot.carriers import STALE_SECONDS
 from openrl.depot.filesystem import FsspecDepot
-from openrl.domain.errors import EngineBusy
+from openrl.depot.port import Standing
+from openrl.domain.errors import DepotUnreachable, EngineBusy
 from openrl.domain.ids import DepotKey
 from workers.sample.policy_cache import PolicyCache
 
@@ -138,6 +139,27 @@ def test_a_folder_that_cannot_be_written_is_in_nobodys_way(far: Far, tmp_path: P
     cache = PolicyCache(far, tmp_path / "cache", 10 * SIZE)
     for _ in range(2):
         assert cache.get(key) == far.files(key)
+
+
+def test_a_disk_that_is_full_loses_the_older_half(far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = PolicyCache(far, tmp_path / "cache", 100 * SIZE)
+    put, room = FsspecDepot.put_folder, 6
+
+    def while_there_is_room(self: FsspecDepot, key: str, files: Mapping[str, bytes | memoryview]) -> Standing:
+        if len(entries(tmp_path / "cache")) >= room:
+            raise DepotUnreachable("file://cache", "no space left on device")
+        return put(self, key, files)
+
+    monkeypatch.setattr(FsspecDepot, "put_folder", while_there_is_room)
+    for number, key in enumerate(keys(8)):
+        assert cache.get(key) == far.files(key)
+        for path in entries(tmp_path / "cache"):  # the clock of files is too coarse to tell them apart
+            os.utime(path, (number, number)) if path.stat().st_mtime > 1000 else None
+    assert len(entries(tmp_path / "cache")) == 3 + 1
+    far.fetched.clear()
+    for key in keys(8)[4:6]:
+        cache.get(key)
+    assert far.fetched == []
 
 
 def test_the_folder_may_be_deleted_at_any_time(far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
