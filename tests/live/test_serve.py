@@ -62,7 +62,7 @@ def test_its_status_can_be_asked(served: Server) -> None:
     assert done.stdout.startswith(f"{served.url} serves tiny")
     for part in PARTS:
         assert f"pid {served.pid(part)}" in done.stdout
-    assert re.search(r"^  device  \S+: 64 slots; tiny; busy \d+% of \d+ s ", done.stdout, re.MULTILINE)
+    assert re.search(r"^  device  \S+: 128 slots; tiny; busy \d+% of \d+ s ", done.stdout, re.MULTILINE)
     assert re.search(r"^  reward  \S+: 2 slots$", done.stdout, re.MULTILINE)
 
 

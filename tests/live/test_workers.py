@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 CLIENTS = 6
 STEPS = 45
+RATE = 2e-3  #: so slow that losses stay far from 0, where they would tell of rounding and not of ops
 HOLD_SECONDS = 10.0  #: after which a silent worker has lost its runs
 RING_AGAIN_SECONDS = 5.0  #: one bell may have been handed to the sleeper
 FIRST, SECOND = "device worker", "device worker 2"
@@ -52,7 +53,7 @@ class Run:
 
     def live(self, steps: int = STEPS, pause_seconds: float = 0.0) -> None:
         for _ in range(steps):
-            self.losses += train(self.client, steps=1)
+            self.losses += train(self.client, steps=1, rate=RATE)
             self.ended_at.append(time.monotonic())
             time.sleep(pause_seconds)
 
