@@ -1,6 +1,7 @@
 """A whole OpenRL on the tiny model for the tests of this folder, driven by the real SDK."""
 
 import gc
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test fo
 
 import tinker
 from living import COOKBOOK_NAME, Server
+
+
+def pytest_unconfigure() -> None:
+    """The SDK's threads go on telling that a server is gone; one that writes while Python ends would abort it."""
+    logging.disable()
 
 
 @pytest.fixture(scope="session")
