@@ -1,7 +1,7 @@
 """A whole OpenRL on the tiny model for the tests of this folder, driven by the real SDK."""
 
 import gc
-import logging
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +14,21 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test fo
 import tinker
 from living import COOKBOOK_NAME, Server
 
+_ended: list[int] = []  #: how the session ended
 
-def pytest_unconfigure() -> None:
-    """The SDK's threads go on telling that a server is gone; one that writes while Python ends would abort it."""
-    logging.disable()
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    _ended.append(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Threads of the SDK outlive the tests, and can abort Python while it ends, and the tests' verdict with it. So a run
+    of live tests ends without that, once all is told."""
+    if config.getoption("markexpr") == "live" and _ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_ended[-1])
 
 
 @pytest.fixture(scope="session")
