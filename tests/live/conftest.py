@@ -23,8 +23,8 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Threads of the SDK outlive the tests, and can abort Python while it ends, and the tests' verdict with it. So a run
-    of live tests ends without that, once all is told."""
+    """Threads of the SDK outlive the tests, and can abort Python while it ends, and the tests' verdict with it. So a
+    run of live tests ends without that, once all is told."""
     if config.getoption("markexpr") == "live" and _ended:
         sys.stdout.flush()
         sys.stderr.flush()
