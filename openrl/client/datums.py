@@ -5,6 +5,7 @@ Needs the `tinker` package, and only when it is called.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -39,7 +40,7 @@ def to_datums(
     position is to predict), `logprobs` and `advantages` (float32, 0 where a prompt token is predicted) are [P + T - 1].
     Raises TinkerMissing, ValueError."""
     try:
-        import tinker  # noqa: F401
+        import_module("tinker")
     except ModuleNotFoundError as error:
         raise TinkerMissing from error
     return [

@@ -1,7 +1,7 @@
 """What a batch of rollouts answers: groups as they finish, and how the batch stands."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
@@ -127,6 +127,6 @@ def _rollout(fields: Mapping[str, Any]) -> Rollout:
     return Rollout(**{**told, "tokens": tuple(told["tokens"]), "logprobs": tuple(told["logprobs"])})
 
 
-def _only(shape: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _only(shape: type[Any], told: Mapping[str, Any]) -> dict[str, Any]:
     """A newer server may tell more."""
-    return {name: fields[name] for name in shape.__dataclass_fields__}  # type: ignore[attr-defined]
+    return {each.name: told[each.name] for each in fields(shape)}

@@ -41,7 +41,9 @@ class Joins(RuleBasedStateMachine):
         memory = MemoryLedger(self.ear(0), limits=LIMITS, clock=lambda: self.now)
 
         def redis_ledger(holder):
-            offset = lambda: self.now - self.server_time(client)  # noqa: E731
+            def offset():
+                return self.now - self.server_time(client)
+
             return RedisLedger(client, {}, self.ear(1), holder=holder, limits=LIMITS, clock_offset=offset)
 
         self.ledgers = {name: (memory.seen_by(name), redis_ledger(name)) for name in ("gateway", "w", "v")}

@@ -38,7 +38,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
             architecture="Fake", vocab_size=512, context_length=64, eos_token_ids=(2,), linears=(("q_proj", 8, 8),)
         )
         adapters = Adapters(tmp_path / "adapters", fetch=fetch, targets=facts.targets, limit=limit)
-        spell = lambda tokens: "".join(chr(ord("a") + token) for token in tokens)  # noqa: E731
+
+        def spell(tokens: list[int]) -> str:
+            return "".join(chr(ord("a") + token) for token in tokens)
+
         engines.append(SampleEngine(start, facts=facts, decode=spell, adapters=adapters, places=4, died=died))
         return engines[-1]
 
