@@ -12,7 +12,8 @@ from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import Status
 from openrl.domain.outcome import Failure, StepResult
 from openrl.ledger.port import Limits
-from openrl.ledger.redis import RedisLedger, lapse
+from openrl.ledger.redis import RedisLedger
+from openrl.ledger.scripts import lapse
 
 BIG = 20_000  #: tokens; 80 kB
 
