@@ -8,7 +8,7 @@ written and deleted after.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import redis
 
@@ -16,22 +16,20 @@ from openrl.domain.errors import (
     BytesLost,
     ClaimLost,
     LeaseLost,
-    MemberUnknown,
     NoRoomForBatch,
     OpenRLError,
     PassingError,
-    TooManyWaiting,
-    TurnPassed,
     TurnUnsettled,
-    WeightsRemoved,
     WornOut,
 )
-from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId, WorkerId
-from openrl.domain.op import Bell, Op, SampleOp, Status, TrainAction, TrainOp, changes_run
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
+from openrl.domain.op import Bell, Op, Status, TrainAction, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
 from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_life, take_census, waits_seconds
+from openrl.ledger.follow_up import FollowUp
+from openrl.ledger.incoming import PIPED, Incoming
 from openrl.ledger.keys import Keys
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
@@ -48,7 +46,7 @@ from openrl.ledger.port import (
     Swept,
 )
 from openrl.ledger.records import read_record, statuses
-from openrl.ledger.rows import append_fields, batch_fields, lease_of, op_of, read_batch, sums_fields
+from openrl.ledger.rows import batch_fields, lease_of, op_of, read_batch, sums_fields
 from openrl.ledger.scripts import Scripts
 from openrl.ledger.shelving import Shelving
 
@@ -56,7 +54,6 @@ log = logging.getLogger(__name__)
 
 SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
 MEMBERS_AT_MOST: Final = 10_000  #: of joins, that one sweep looks at
-PIPED: Final = 50  #: calls in one round trip, where there are many: others wait until all of them are through
 
 
 class RedisLedger:
@@ -77,49 +74,22 @@ class RedisLedger:
         clock_offset: Callable[[], float] = lambda: 0.0,
     ) -> None:
         assert not client.get_encoder().decode_responses, "rows hold bytes: use a client with decode_responses=False"
-        self._client, self._keys, self._ring = client, Keys(prefix), ring
+        self._client, self._keys = client, Keys(prefix)
         self._holder, self._limits = holder, limits
         self._worn_out = codec.encode(failure_of(WornOut(limits.max_attempts)))
-        self._shelving = Shelving(shelf, limits.inline_bytes)
         scripts = Scripts(client, prefix, ring_again_seconds=limits.ring_again_seconds, clock_offset=clock_offset)
         self._call, self._call_all = scripts.call, scripts.call_all
+        self._shelving = Shelving(shelf, limits.inline_bytes)
+        follow_up = FollowUp(ring, self._shelving)
+        self._follow_up, self._ring_all = follow_up.do, follow_up.ring_all
+        self._incoming = Incoming(scripts, self._shelving, follow_up, limits.max_waiting_per_tenant)
 
     # -------------------------------------------------------------------------------------------- coming in
     def append(self, op: Op, bell: Bell) -> OpId:
-        body = self._shelved(op)
-        return self._appended(op, body is None, self._call("append", *self._append_args(op, bell, body)))
+        return self._incoming.append(op, bell)
 
     def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
-        coming = iter(ops)
-        while some := list(islice(coming, PIPED)):
-            bodies = [self._shelved(op) for op, _ in some]
-            calls = [self._append_args(op, bell, body) for (op, bell), body in zip(some, bodies, strict=True)]
-            for (op, _), body, answer in zip(some, bodies, self._call_all("append", calls), strict=True):
-                self._appended(op, body is None, answer)
-
-    def _shelved(self, op: Op) -> bytes | None:
-        """The body for the op's row, or None where it is on the shelf."""
-        body = codec.encode(op.action)
-        return None if self._shelving.put_body(op.id, body) else body
-
-    def _append_args(self, op: Op, bell: Bell, body: bytes | None) -> Sequence[Any]:
-        return (self._limits.max_waiting_per_tenant, *append_fields(op, bell, body))
-
-    def _appended(self, op: Op, by_reference: bool, answer: Sequence[Any]) -> OpId:
-        word, first, status, bells, bodies = answer
-        first_id = OpId(first.decode())
-        if by_reference and word != b"new" and not (first_id == op.id and status in (b"waiting", b"held")):
-            self._shelving.discard_body(op.id)
-        if word == b"passed" and isinstance(op, TrainOp):
-            raise TurnPassed(op.run, op.turn)
-        if word == b"retired" and isinstance(op, SampleOp):
-            raise WeightsRemoved(op.sampler)
-        if word == b"full":
-            raise TooManyWaiting(self._limits.max_waiting_per_tenant)
-        if word == b"stranger":
-            raise MemberUnknown(first_id)
-        self._follow_up(bells, bodies)
-        return first_id
+        self._incoming.append_all(ops)
 
     def skip(self, run: RunId, turn: int) -> None:
         self._ring_all(self._call("skip", run, turn))
@@ -162,6 +132,16 @@ class RedisLedger:
                 return None
         op = op_of(op_id, shape, body)
         return Held(op=op, epoch=epoch, attempt=attempt, lease=lease_of(op, lease), waited_seconds=float(waited))
+
+    def _fetch_body(self, op_id: OpId) -> bytes | None:
+        """The body of an op just claimed, or None where it is gone: because the op was cancelled in this very moment,
+        or because the shelf lost it, which ends the op."""
+        try:
+            return self._shelving.body(op_id)
+        except BytesLost as error:
+            log.error("%s", error, extra={"action": "claim", "op": op_id})
+            self.cancel(op_id, error)
+            return None
 
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         pairs = [part for claim in held for part in (claim.op.id, claim.epoch)]
@@ -304,24 +284,3 @@ class RedisLedger:
             moved=moved,
             let_go=let_go,
         )
-
-    # -------------------------------------------------------------------------------------------- shared steps
-    def _follow_up(self, bells: Sequence[bytes], bodies: Sequence[bytes]) -> None:
-        self._ring_all(bells)
-        for op_id in bodies:
-            self._shelving.discard_body(OpId(op_id.decode()))
-
-    def _ring_all(self, bells: Sequence[bytes]) -> None:
-        for encoded, holder in zip(bells[::2], bells[1::2], strict=True):
-            bell = codec.decode_bell(encoded)
-            self._ring(bell.at(WorkerId(holder.decode())) if holder else bell)
-
-    def _fetch_body(self, op_id: OpId) -> bytes | None:
-        """The body of an op just claimed, or None where it is gone: because the op was cancelled in this very moment,
-        or because the shelf lost it, which ends the op."""
-        try:
-            return self._shelving.body(op_id)
-        except BytesLost as error:
-            log.error("%s", error, extra={"action": "claim", "op": op_id})
-            self.cancel(op_id, error)
-            return None
