@@ -8,7 +8,7 @@ written and deleted after.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Final, cast
+from typing import cast
 
 import redis
 
@@ -23,7 +23,7 @@ from openrl.domain.errors import (
     WornOut,
 )
 from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
-from openrl.domain.op import Bell, Op, Status, TrainAction, TrainOp, changes_run
+from openrl.domain.op import Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
@@ -32,28 +32,14 @@ from openrl.ledger.follow_up import FollowUp
 from openrl.ledger.incoming import PIPED, Incoming
 from openrl.ledger.keys import Keys
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import (
-    ACTIVE_SECONDS,
-    POLICY_SECONDS,
-    Brings,
-    Held,
-    Lease,
-    Limits,
-    Loads,
-    Place,
-    Ring,
-    Shelf,
-    Swept,
-)
+from openrl.ledger.port import ACTIVE_SECONDS, Brings, Held, Lease, Limits, Loads, Place, Ring, Shelf, Swept
 from openrl.ledger.records import read_record, statuses
-from openrl.ledger.rows import batch_fields, lease_of, op_of, read_batch, sums_fields
+from openrl.ledger.rows import batch_fields, journaled_op, lease_of, op_of, read_batch, sums_fields
 from openrl.ledger.scripts import Scripts
 from openrl.ledger.shelving import Shelving
+from openrl.ledger.sweeping import sweep
 
 log = logging.getLogger(__name__)
-
-SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
-MEMBERS_AT_MOST: Final = 10_000  #: of joins, that one sweep looks at
 
 
 class RedisLedger:
@@ -77,12 +63,11 @@ class RedisLedger:
         self._client, self._keys = client, Keys(prefix)
         self._holder, self._limits = holder, limits
         self._worn_out = codec.encode(failure_of(WornOut(limits.max_attempts)))
-        scripts = Scripts(client, prefix, ring_again_seconds=limits.ring_again_seconds, clock_offset=clock_offset)
-        self._call, self._call_all = scripts.call, scripts.call_all
+        self._scripts = Scripts(client, prefix, ring_again_seconds=limits.ring_again_seconds, clock_offset=clock_offset)
         self._shelving = Shelving(shelf, limits.inline_bytes)
-        follow_up = FollowUp(ring, self._shelving)
-        self._follow_up, self._ring_all = follow_up.do, follow_up.ring_all
-        self._incoming = Incoming(scripts, self._shelving, follow_up, limits.max_waiting_per_tenant)
+        self._after = FollowUp(ring, self._shelving)
+        self._call, self._follow_up, self._ring_all = self._scripts.call, self._after.do, self._after.ring_all
+        self._incoming = Incoming(self._scripts, self._shelving, self._after, limits.max_waiting_per_tenant)
 
     # -------------------------------------------------------------------------------------------- coming in
     def append(self, op: Op, bell: Bell) -> OpId:
@@ -178,11 +163,9 @@ class RedisLedger:
         return [self._journaled(run, answer[at : at + 6]) for at in range(0, len(answer), 6)]
 
     def _journaled(self, run: RunId, row: Sequence[bytes]) -> TrainOp:
-        op_id, kind, tenant, turn, body_at, body = row
-        data = self._shelving.body(OpId(op_id.decode())) if body_at == b"shelf" else body
-        action = cast(TrainAction, codec.decode(kind.decode(), data))
-        whose = TenantId(tenant.decode())
-        return TrainOp(id=OpId(op_id.decode()), tenant=whose, run=run, turn=int(turn), action=action)
+        op_id, *shape, body_at, body = row
+        id_ = OpId(op_id.decode())
+        return journaled_op(id_, run, shape, self._shelving.body(id_) if body_at == b"shelf" else body)
 
     def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
         word, bodies, before = self._call("snapshot", lease.run, lease.epoch, turn, key)
@@ -224,7 +207,7 @@ class RedisLedger:
     def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
         failure, coming = codec.encode(failure_of(error)), iter(op_ids)
         while some := list(islice(coming, PIPED)):
-            for bells, bodies in self._call_all("cancel", [(op_id, failure) for op_id in some]):
+            for bells, bodies in self._scripts.call_all("cancel", [(op_id, failure) for op_id in some]):
                 self._follow_up(bells, bodies)
 
     def _settle(self, held: Held, status: Status, *ending: str | bytes | int, applied: bool = True) -> None:
@@ -261,26 +244,4 @@ class RedisLedger:
 
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
-        limits = self._limits
-        bells, bodies, rung, taken, given_up, gaps, forgotten, moved, let_go, results = self._call(
-            "sweep",
-            limits.max_attempts,
-            limits.gap_seconds,
-            limits.keep_seconds,
-            SWEEP_AT_MOST,
-            self._worn_out,
-            POLICY_SECONDS,
-            MEMBERS_AT_MOST,
-        )
-        self._follow_up(bells, bodies)
-        for op_id, epoch in zip(results[::2], results[1::2], strict=True):
-            self._shelving.discard_result(OpId(op_id.decode()), int(epoch))
-        return Swept(
-            rung_again=rung,
-            taken_back=taken,
-            given_up=given_up,
-            gaps_skipped=gaps,
-            forgotten=forgotten,
-            moved=moved,
-            let_go=let_go,
-        )
+        return sweep(self._scripts, self._shelving, self._after, self._limits, self._worn_out)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, SamplerId, TenantId
-from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, TrainOp, policy_of
+from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, TrainAction, TrainOp, policy_of
 from openrl.domain.outcome import Result
 from openrl.domain.rollout import Graded
 from openrl.ledger import codec
@@ -81,6 +81,12 @@ def op_of(op_id: OpId, shape: Sequence[bytes | None], body: bytes) -> Op:
     if sampler:
         return SampleOp(sampler=SamplerId(sampler), number=int(number), **common)
     return RewardOp(label=label, **common)
+
+
+def journaled_op(op_id: OpId, run: RunId, shape: Sequence[bytes], body: bytes) -> TrainOp:
+    kind, tenant, turn = (part.decode() for part in shape)
+    action = cast(TrainAction, codec.decode(kind, body))
+    return TrainOp(id=op_id, tenant=TenantId(tenant), run=run, turn=int(turn), action=action)
 
 
 def batch_fields(batch: Batch) -> Fields:
