@@ -1,3 +1,5 @@
+import json
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from openrl.domain.op import Bell, RewardOp, ScoreTexts, Status
 from openrl.domain.outcome import Category, Record, Result, Scores
 from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.port import Held, Limits
+from openrl.telemetry.logs import JsonLines
 from workers import desk
 from workers.keeper import Keeper
 from workers.metrics import REGISTRY
@@ -206,3 +209,15 @@ def test_ops_are_counted_by_how_they_ended(
     with suppress(CallerError, ZeroDivisionError):
         desk.serve(ledger, Keeper(ledger), Script(act), OP)
     assert counts() == (before[0] + 1, before[1] + 1)
+
+
+def test_records_of_an_op_at_work_name_it(ledger: MemoryLedger) -> None:
+    lines: list[dict[str, object]] = []
+
+    def note(op: RewardOp) -> Result:
+        record = logging.makeLogRecord({"msg": "at work"})
+        lines.append(json.loads(JsonLines().format(record)))
+        return answer(op)
+
+    desk.serve(ledger, Keeper(ledger), Script(note), OP)
+    assert [(line["op"], line["tenant"], line["run"]) for line in lines] == [(OP, "t", None)]
