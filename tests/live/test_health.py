@@ -142,7 +142,7 @@ def test_what_was_trained_sampled_and_asked_is_counted(told: Server, first_port:
     service = tinker.ServiceClient(base_url=told.url, api_key=told.api_key)
     client = service.create_lora_training_client(base_model="tiny", rank=4).result()
     train(client, steps=2)
-    sampler = client.save_weights_and_get_sampling_client()
+    sampler = client.save_weights_and_get_sampling_client().result()
     sampler.sample(tinker.ModelInput.from_ints([1, 2, 3]), 2, tinker.SamplingParams(max_tokens=5, stop=[])).result()
     gateway, device = values(first_port + GATEWAY), values(first_port + DEVICE)
     assert gateway["openrl_http_requests_total", "POST", "/api/v1/forward_backward", "200"] >= 4
