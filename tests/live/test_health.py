@@ -144,6 +144,7 @@ def test_what_was_trained_sampled_and_asked_is_counted(told: Server, first_port:
     train(client, steps=2)
     sampler = client.save_weights_and_get_sampling_client().result()
     sampler.sample(tinker.ModelInput.from_ints([1, 2, 3]), 2, tinker.SamplingParams(max_tokens=5, stop=[])).result()
+    wait_for("the worker to be ready", lambda: is_ready(first_port + DEVICE))
     gateway, device = values(first_port + GATEWAY), values(first_port + DEVICE)
     assert gateway["openrl_http_requests_total", "POST", "/api/v1/forward_backward", "200"] >= 4
     assert gateway["openrl_queue_workers", "tiny", "train"] == 1 == gateway["openrl_queue_workers", "tiny", "sample"]

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
 DRAIN_SECONDS = 1.0
 HOLD_SECONDS = 10.0  #: after which what a silent worker has lapses
-PARTS = ("gateway", "train worker", "train worker 2", "sample worker", "sample worker 2", "reward worker")
+ALONE = ("gateway", "reward worker")
+PARTS = (*ALONE, "train worker", "train worker 2", "sample worker", "sample worker 2")
 
 
 @pytest.fixture(scope="module")
@@ -112,21 +113,23 @@ def test_every_component_is_restarted_under_load_and_clients_notice_nothing(roll
     for load in loads:
         load.finish()
     watch.finish()
-    print("longest silence of any client:", {part: f"{seconds:.1f} s" for part, seconds in silences.items()})
-    assert max(silences.values()) < HOLD_SECONDS, "nobody waited for a lease to lapse"
+    print("longest silence of any client, without what a part of which there is one took to start:", silences)
+    assert max(silences.values()) < HOLD_SECONDS / 2, "nobody waited for a lease to lapse"
     assert watch.most == {"train": 2, "sample": 2, "reward": 1}, "no ghost counts as capacity"
     assert _attempts(rolling) == {b"1"}, "what was handed back costs no attempt"
 
 
 def _restart(server: Server, part: str, loads: list[Load]) -> float:
-    """The longest silence of any client from the moment that a part is told to stop, until all go on with it back."""
+    """The longest silence of any client from the moment that a part is told to stop, until all go on with it back; that
+    of a part that has no like counts from there."""
     before, moment = server.pid(part), time.monotonic()
     os.kill(before, signal.SIGTERM)
     wait_for(f"{part} to be back", lambda: server.pid(part) != before, 60)
     back = time.monotonic()
     for load in loads:
         wait_for(f"{load.name} to go on", lambda load=load: load.error or load.ended_at[-1] > back, 30)
-    return max(load.silence_since(moment) for load in loads)
+    away = back - moment if part in ALONE else 0.0
+    return round(max(load.silence_since(moment) for load in loads) - away, 1)
 
 
 def _attempts(server: Server) -> set[bytes]:
