@@ -18,11 +18,12 @@ OTHERS = ("process_", "python_")  #: prometheus_client's own, which it documents
 def table(registry: CollectorRegistry) -> list[str]:
     """Its metrics as rows of a table."""
     labels = {name: _labels(collector) for collector, names in registry._collector_to_names.items() for name in names}
-    return [
-        f"| `{_name(family)}` | {family.type} | {labels.get(family.name) or _sampled(family)} | {family.documentation} |"
-        for family in registry.collect()
-        if not family.name.startswith(OTHERS)
-    ]
+    families = [family for family in registry.collect() if not family.name.startswith(OTHERS)]
+    return [_row(family, labels.get(family.name) or _sampled(family)) for family in families]
+
+
+def _row(family: Metric, labels: str) -> str:
+    return f"| `{_name(family)}` | {family.type} | {labels} | {family.documentation} |"
 
 
 def _labels(collector: object) -> str:

@@ -67,3 +67,14 @@ def test_sample_serves_the_same_asks_on_every_side(tmp_path: Path) -> None:
     for name in ("static", "serial", "cb", "adapters"):
         assert figures[f"{name}_ratio_tiny"] > 0
     assert figures["ttft_idle_ms_tiny"] > 0 and figures["ttft_p50_ms_tiny"] <= figures["ttft_p95_ms_tiny"]
+
+
+def test_autoscaling_loses_no_work_and_does_not_flap(tmp_path: Path) -> None:
+    report = tmp_path / "autoscale.json"
+    command = [sys.executable, str(BENCH / "autoscale.py"), "--quick", "--json", str(report)]
+    subprocess.run(command, check=True, capture_output=True, timeout=280)
+    figures = json.loads(report.read_text())["figures"]
+    assert (figures["done"], figures["begun_again"]) == (figures["asked"], 0)
+    assert 1 < figures["most_workers"] <= 4 and figures["last_workers"] == 0
+    assert figures["turns"] < 2 * figures["bursts"]
+    assert figures["most_demand"] <= figures["asked"]
