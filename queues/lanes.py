@@ -4,6 +4,7 @@ import hashlib
 import re
 from zlib import crc32
 
+from openrl.domain.judge import AskJudge
 from openrl.domain.op import (
     Bell,
     CreateRun,
@@ -80,6 +81,8 @@ def summary(op: Op) -> str:
                 f"batch={op.sampler} group={rollout.number} samples={rollout.num_samples} "
                 f"max_tokens={rollout.params.max_tokens}"
             )
+        case SampleOp(action=AskJudge() as asking):
+            return f"batch={op.batch} of={asking.of} answers={asking.answers} max_tokens={asking.params.max_tokens}"
         case SampleOp(action=Sample() as action):
             return (
                 f"sampler={op.sampler} number={op.number} tokens={action.prompt.elements} "

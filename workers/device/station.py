@@ -19,8 +19,8 @@ from workers.expiry import expire, prune, release
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
+from workers.sample.judging import sample_work
 from workers.sample.policy_source import policy_source
-from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
 from workers.sample.torch.trial import check_decoding
@@ -57,7 +57,7 @@ def equip(
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
     if sampler is not None:
-        here.works["sample"] = RollOuts(SampleWork(sampler, loop.wake), renderer_of(source))
+        here.works["sample"] = sample_work(SampleWork(sampler, loop.wake), source, here.ledger.read)
     loop.start()
     closing.callback(loop.stop)
     if trainer is not None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.op import ScoreTexts
-from openrl.domain.reward_errors import GraderFailed, RewardFailed
+from openrl.domain.reward_errors import AnswerUnreadable, GraderFailed, RewardFailed
 from openrl.rewards import Declared, RewardResult
 from workers.reward.execution import MOST_BYTES, Ending
 from workers.reward.sandbox import frames
@@ -105,6 +105,8 @@ class Grading:
         if "invalid" in answer:
             field, problem = answer["invalid"]
             raise FieldInvalid(field.replace("context.", f"contexts[{at}].", 1), problem)
+        if "unreadable" in answer:
+            raise AnswerUnreadable(str(answer["unreadable"]))
         if "bug" in answer:
             raise RewardFailed(self._action.reward, f"texts[{at}]", answer["bug"])
         return RewardResult(answer["value"], answer["parts"], answer["info"])

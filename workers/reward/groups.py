@@ -16,6 +16,7 @@ from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Record, Result, Scores
 from openrl.domain.rollout import Dropped, Grade, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.ledger.port import Held
+from workers.reward.readings import Reading, readings
 from workers.work import Work
 
 Told = TypeVar("Told")
@@ -45,9 +46,10 @@ class Groups:
             raise OpNotFound(op.action.of)
         if not isinstance(sampled.result, RolledOut):
             return _none(op.action, sampled)
+        columns = readings(op.action.rewards, sampled.result.texts, self._read)
         outcomes = [
-            self._outcome(held, op.action, sample, text, began + self._group_seconds)
-            for sample, text in enumerate(sampled.result.texts)
+            self._outcome(held, op.action, sample, said, began + self._group_seconds)
+            for sample, said in enumerate(zip(*columns, strict=True))
         ]
         return Graded(
             grades=tuple(outcome for outcome in outcomes if isinstance(outcome, Grade)),
@@ -61,9 +63,14 @@ class Groups:
     def drain(self) -> None:
         self._work.drain()
 
-    def _outcome(self, held: Held, action: ScoreGroup, sample: int, text: str, until: float) -> Grade | Dropped:
+    def _outcome(
+        self, held: Held, action: ScoreGroup, sample: int, said: Sequence[Reading], until: float
+    ) -> Grade | Dropped:
+        """`said` is what each of the functions scores."""
         grade = Grade(sample=sample, reward=0.0)
-        for number, reward in enumerate(action.rewards):
+        for number, (reward, text) in enumerate(zip(action.rewards, said, strict=True)):
+            if isinstance(text, Dropped):
+                return text
             if time.monotonic() > until:
                 why = f"{reward.name}: the group's {self._group_seconds:g} s were over before its turn"
                 return Dropped(sample=sample, error="GraderOverdue", reason=why)

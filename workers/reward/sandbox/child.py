@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from openrl.domain.errors import FieldInvalid
+from openrl.domain.reward_errors import AnswerUnreadable
 from openrl.rewards import RewardFunction, RewardResult
 from workers.reward import execution
 from workers.reward.catalogue import Catalogue
@@ -34,6 +35,8 @@ def _scored(function: RewardFunction, asked: dict[str, Any]) -> dict[str, Any]:
         return _plain(result if isinstance(result, RewardResult) else RewardResult(float(result)))
     except FieldInvalid as error:
         return {"invalid": [error.field, error.problem]}
+    except AnswerUnreadable as error:
+        return {"unreadable": error.args[0]}
     except MemoryError:
         return {"exhausted": True}
     except Exception as error:  # a reward function's bug is an answer too

@@ -21,8 +21,8 @@ from openrl.models.catalogue import resolve
 from workers.admission import Admitted
 from workers.card import card_of
 from workers.model.devices import choose_device, choose_dtype
+from workers.sample.judging import sample_work
 from workers.sample.policy_source import policy_source
-from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.engine import SampleEngine
 from workers.sample.vllm.facts import Facts, facts_of
@@ -73,7 +73,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
         trains=False,
         samples=True,
     )
-    here.works["sample"] = Admitted(RollOuts(SampleWork(engine), renderer_of(source)), card)
+    here.works["sample"] = Admitted(sample_work(SampleWork(engine), source, here.ledger.read), card)
     return card
 
 
