@@ -6,8 +6,10 @@ import pytest
 
 from openrl.domain.errors import ClaimLost, Draining, EngineBusy, FieldInvalid, OpNotFound, RewardUnknown
 from openrl.domain.ids import BatchId, OpId, TenantId
+from openrl.domain.judge import Answers, Judged
 from openrl.domain.op import RewardOp, ScoreTexts, Status
 from openrl.domain.outcome import Category, Failure, Record, Result, Scores
+from openrl.domain.reward_errors import AnswerUnreadable
 from openrl.domain.rollout import Dropped, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.port import Held
@@ -171,3 +173,30 @@ def test_other_ops_pass_as_they_are() -> None:
     wrapped.abort(OpId("o"))
     wrapped.drain()
     assert work.calls == ["abort o", "drain"]
+
+
+def test_what_a_judge_said_is_scored_and_what_nobody_can_read_is_dropped() -> None:
+    answers = (Answers(sample=0, texts=("yes",)), Answers(sample=1, texts=("what?",)))
+    lost = (Dropped(sample=2, error="FieldInvalid", reason="too long"),)
+    judged = Record(
+        id=OpId("j"),
+        tenant=TenantId("t"),
+        kind="ask_judge",
+        status=Status.DONE,
+        attempts=1,
+        result=Judged(answers=answers, dropped=lost),
+    )
+
+    def score(text: str, action: ScoreTexts) -> float:
+        if action.reward == "judge" and "yes" not in text:
+            raise AnswerUnreadable(text)
+        return 1.0
+
+    work = Scripted(score)
+    records = {"s": sampled("a", "b", "c"), "j": judged}
+    rewards = (RewardPart(name="f"), RewardPart(name="judge", weight=2.0, answers=OpId("j")))
+    result = graded(Groups(work, lambda op: records.get(op)), held(*rewards, samples=3))
+    assert [(grade.sample, grade.reward) for grade in result.grades] == [(0, 3.0)]
+    assert [(each.sample, each.error) for each in result.dropped] == [(1, "AnswerUnreadable"), (2, "FieldInvalid")]
+    assert result.dropped[1].reason == "judge: too long"
+    assert work.asked.count(('["what?"]', "judge")) == 1, "asking the same answer again is of no use"

@@ -1,13 +1,11 @@
 import json
 import math
 import re
-from typing import Final
+from string import punctuation, whitespace
 
 from openrl.domain.reward_errors import AnswerUnreadable
 from openrl.rewards import FieldInvalid, RewardResult, Words, reward
 from workers.reward.functions.fields import as_json, number
-
-_NUMBER: Final = r"(?<![\w.])([-+]?(?:\d+\.?\d*|\.\d+))(?![\w])"
 
 
 @reward(version="1", pure=True)
@@ -23,32 +21,27 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
 
 
 def _read(answer: str, params: Words) -> float | None:
-    """By the last match of the pattern."""
-    labels = _labels(params)
-    found = None
-    for match in re.finditer(params.get("pattern", _NUMBER if labels is None else _any_of(labels)), answer):
-        found = match[1]
+    """By the last match of the pattern, or the answer as a whole."""
+    found: str | None = answer
+    if "pattern" in params:
+        found = None
+        for match in re.finditer(params["pattern"], answer):
+            found = match[1]
     if found is None:
         return None
-    return _number(found, params) if labels is None else labels.get(found.strip().casefold())
+    return _label(found, params["labels"]) if "labels" in params else _number(found, params)
 
 
-def _labels(params: Words) -> dict[str, float] | None:
-    if "labels" not in params:
-        return None
-    labels = as_json("params.labels", params["labels"], dict)
-    return {label.strip().casefold(): float(value) for label, value in labels.items()}
-
-
-def _any_of(labels: dict[str, float]) -> str:
-    """A label that stands alone, in any case; the longest where one begins with another."""
-    words = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
-    return rf"(?i)(?<!\w)({words})(?!\w)"
+def _label(found: str, told: str) -> float | None:
+    """Case means nothing, nor do spaces and signs around it."""
+    labels = {label.strip().casefold(): float(value) for label, value in as_json("params.labels", told, dict).items()}
+    word = found.strip().casefold()
+    return labels.get(word, labels.get(word.strip(punctuation + whitespace)))
 
 
 def _number(found: str, params: Words) -> float | None:
     try:
-        value = number("", found)
+        value = number("", found.strip())
     except FieldInvalid:
         return None
     least, most = as_json("params.range", params.get("range", "[]"), list) or (-math.inf, math.inf)
