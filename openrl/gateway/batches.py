@@ -17,6 +17,7 @@ from openrl.domain.ids import BatchId, OpId, TenantId
 from openrl.domain.judge import AskJudge
 from openrl.domain.op import Bell, Op
 from openrl.gateway.admission import digest
+from openrl.gateway.offers import require_offered
 from openrl.gateway.policies import Policy, policy_of
 from openrl.gateway.rollout_ops import Groups, judge_id, judge_owner, number_of, reward_id, sample_id
 from openrl.gateway.services import Services
@@ -97,6 +98,7 @@ def _ops(
     services: Services, tenant: TenantId, batch: BatchId, wanted: RolloutRequest, note: Note, judge: Judge | None
 ) -> Iterator[tuple[Op, Bell]]:
     """All that can be refused is refused before the first."""
+    _require_offered(services, wanted)
     groups = Groups(
         tenant=tenant,
         batch=batch,
@@ -108,6 +110,19 @@ def _ops(
         lanes=services.settings.sample.lanes,
     )
     return groups.ops()
+
+
+def _require_offered(services: Services, wanted: RolloutRequest) -> None:
+    for number, reward in enumerate(wanted.rewards):
+        where = f"rewards[{number}]"
+        require_offered(
+            reward.name,
+            reward.params,
+            services.settings.reward,
+            services.rewards(),
+            field=f"{where}.name",
+            params_field=f"{where}.params",
+        )
 
 
 def _questions(

@@ -24,6 +24,7 @@ BUILT_IN: Final = (
     "numeric",
     "python_tests",
     "regex",
+    "source",
     "sql",
 )
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -11,11 +11,12 @@ from openrl.domain.errors import ClaimLost, Draining, FieldInvalid, RewardUnknow
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Scores
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken
+from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken, RewardWithheld
 from openrl.ledger.port import Held
 from openrl.rewards import Declared, RewardResult
 from workers.reward.grading import Grading
 from workers.reward.memo import Memo, key_of
+from workers.reward.plain import scores_of
 from workers.reward.sandbox.nursery import Nursery
 from workers.reward.sandbox.pool import Pool
 
@@ -26,8 +27,9 @@ OP_SECONDS: Final = 600.0
 
 
 class RewardWork:
-    def __init__(self, nursery: Nursery, *, max_attempts: int) -> None:
-        self._nursery, self._max_attempts = nursery, max_attempts
+    def __init__(self, nursery: Nursery, *, max_attempts: int, withheld: Mapping[str, str] | None = None) -> None:
+        """`withheld` are functions that are not for clients here, and why."""
+        self._nursery, self._max_attempts, self._withheld = nursery, max_attempts, withheld or {}
         self._pool, self._memo = Pool(nursery), Memo()
         self._lock = threading.Lock()
         self._gradings: dict[OpId, Grading] = {}
@@ -44,7 +46,7 @@ class RewardWork:
             if held.attempt >= self._max_attempts:
                 raise GraderGaveUp(error.where, error.why, held.attempt) from None
             raise
-        return _scores(results)
+        return scores_of(results)
 
     def abort(self, op_id: OpId) -> None:
         with self._lock:
@@ -64,6 +66,8 @@ class RewardWork:
 
     def _declared(self, name: str) -> Declared:
         listing = self._nursery.listing
+        if name in self._withheld:
+            raise RewardWithheld("reward", name, self._withheld[name])
         if name in listing.broken:
             raise RewardBroken(name, listing.broken[name])
         if name not in listing.functions:
@@ -72,7 +76,7 @@ class RewardWork:
 
     @contextmanager
     def _grading(self, op: RewardOp, action: ScoreTexts, declared: Declared) -> Iterator[Grading]:
-        with self._pool.lent(reusable=not declared.executes) as child:
+        with self._pool.lent(reusable=not (declared.executes or declared.fresh)) as child:
             grading = Grading(self._nursery, child, declared, action)
             with self._lock:
                 if self._draining:
@@ -104,11 +108,3 @@ def _keys(declared: Declared, action: ScoreTexts) -> list[bytes]:
         return []
     pairs = zip(action.texts, action.contexts, strict=True)
     return [key_of(action.reward, declared.version, *pair, action.params) for pair in pairs]
-
-
-def _scores(results: list[RewardResult]) -> Scores:
-    """Parts and info only where there are any."""
-    parts = tuple(result.parts for result in results)
-    info = tuple(result.info for result in results)
-    values = tuple(result.value for result in results)
-    return Scores(values=values, parts=parts if any(parts) else (), info=info if any(info) else ())

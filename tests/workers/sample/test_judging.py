@@ -31,7 +31,7 @@ class Engine:
     """Answers at once: each prompt with `Hi`, or as it is scripted."""
 
     def __init__(self, **scripted: Exception | None) -> None:
-        self.scripted, self.asked, self.cancelled = scripted, [], 0  # type: ignore[var-annotated]
+        self.scripted, self.cancelled = scripted, 0
         self.asked: list[SampleRequest] = []
 
     def submit(self, request: SampleRequest) -> Future[SampleResult]:
@@ -89,13 +89,8 @@ def test_each_text_is_asked_about_and_each_answer_told() -> None:
     assert [(each.sample, each.texts) for each in result.answers] == [(0, ("Hi", "Hi")), (1, ("Hi", "Hi"))]
     assert result.dropped == ()
     asked = engine.asked[0]
-    assert (asked.policy, asked.params, asked.num_samples, asked.tenant, asked.sampler) == (
-        "p",
-        PARAMS,
-        2,
-        "t",
-        "b.judge",
-    )
+    assert (asked.policy, asked.params, asked.num_samples) == ("p", PARAMS, 2)
+    assert (asked.tenant, asked.sampler) == ("t", "b.judge")
 
 
 def test_messages_are_rendered_with_the_judges_template() -> None:
@@ -109,12 +104,10 @@ def test_messages_are_rendered_with_the_judges_template() -> None:
 
 def test_special_tokens_that_a_text_spells_out_are_letters() -> None:
     """Or it could end the question and answer it."""
-    special = tokenizer().all_special_tokens
+    special, ids = tokenizer().all_special_tokens, tokenizer().all_special_ids
     engine = Engine()
     judged(judging(engine, "".join(special), "a")[0], held(messages=(Said(role="user", pieces=("", "")),)))
-    attack, harmless = (
-        [token for token in request.prompt if token in tokenizer().all_special_ids] for request in engine.asked
-    )
+    attack, harmless = ([token for token in request.prompt if token in ids] for request in engine.asked)
     assert special and attack == harmless
     assert "".join(special) in prompts(engine)[0]
 
