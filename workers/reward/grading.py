@@ -19,6 +19,7 @@ from openrl.domain.op import ScoreTexts
 from openrl.domain.reward_errors import AnswerUnreadable, GraderFailed, RewardFailed
 from openrl.rewards import Declared, RewardResult
 from workers.reward.execution import MOST_BYTES, Ending
+from workers.reward.plain import plain
 from workers.reward.sandbox import frames
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.limits import Limits
@@ -26,6 +27,7 @@ from workers.reward.sandbox.nursery import Child, End, Nursery
 
 #: That a run of the model's code may be given at most.
 RUN_SECONDS: Final = 60.0
+ERROR_CHARS: Final = 2000  #: of what a child says went wrong
 
 
 class Overfull(Exception):
@@ -100,16 +102,20 @@ class Grading:
             raise GraderFailed(where, "answered no score") from None
 
     def _read(self, answer: dict[str, Any], at: int) -> RewardResult:
+        """Nothing is taken for granted: a function that came with the request has its child to itself."""
         if "exhausted" in answer:
             raise GraderFailed(f"texts[{at}]", "ran out of memory")
         if "invalid" in answer:
-            field, problem = answer["invalid"]
+            field, problem = _words(answer["invalid"], 2)
             raise FieldInvalid(field.replace("context.", f"contexts[{at}].", 1), problem)
         if "unreadable" in answer:
-            raise AnswerUnreadable(str(answer["unreadable"]))
+            raise AnswerUnreadable(*_words([answer["unreadable"]], 1))
         if "bug" in answer:
-            raise RewardFailed(self._action.reward, f"texts[{at}]", answer["bug"])
-        return RewardResult(answer["value"], answer["parts"], answer["info"])
+            raise RewardFailed(self._action.reward, f"texts[{at}]", *_words([answer["bug"]], 1))
+        try:
+            return RewardResult(**plain(RewardResult(answer["value"], answer["parts"], answer["info"])))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+            raise GraderFailed(f"texts[{at}]", "answered no score") from None
 
     def _run(self, order: dict[str, Any], where: str) -> dict[str, Any]:
         if not self._declared.executes:
@@ -166,14 +172,20 @@ def _own_doing(end: End, limits: Limits, where: str) -> tuple[Ending, str]:
         return Ending.TIME, f"more than {limits.cpu_seconds} s of the processor"
     if end.status is None or end.status == -signal.SIGKILL:
         raise GraderFailed(where, _ended(end))
-    return Ending.EXITED, _words(end.status)
+    return Ending.EXITED, _status(end.status)
+
+
+def _words(told: object, count: int) -> list[str]:
+    """So many words of bounded length, whatever was told."""
+    words = [str(word)[:ERROR_CHARS] for word in told[:count]] if isinstance(told, list) else []
+    return [*words, *[""] * (count - len(words))]
 
 
 def _ended(end: End) -> str:
-    return "died" if end.status is None else f"died ({_words(end.status)})"
+    return "died" if end.status is None else f"died ({_status(end.status)})"
 
 
-def _words(status: int) -> str:
+def _status(status: int) -> str:
     return f"exit status {status}" if status >= 0 else f"signal {-status}"
 
 

@@ -70,7 +70,7 @@ class Poster:
 
 def poster(*, seconds: float, private: bool) -> Poster:
     """For the real network."""
-    return Poster(seconds=seconds, private=private, tls=ssl.create_default_context(), look_up=_look_up)
+    return Poster(seconds=seconds, private=private, tls=ssl.create_default_context(), look_up=look_up)
 
 
 def allowed(address: Address, *, loopback: bool, private: bool) -> bool:
@@ -197,6 +197,7 @@ def _host(target: Target) -> str:
     return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
 
 
-def _look_up(host: str, port: int) -> list[str]:
+def look_up(host: str, port: int) -> list[str]:
+    """Addresses of a host. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))

@@ -9,6 +9,14 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from workers.reward.posting import Poster, look_up
+
+TLS = ssl.create_default_context()  #: made once: it reads all certificates there are
+
+
+def posting(seconds: float = 5.0) -> Poster:
+    return Poster(seconds=seconds, tls=TLS, look_up=look_up)
+
 
 @dataclass
 class Endpoint:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint import Endpoint, endpoint
+from endpoint import TLS, Endpoint, endpoint, posting
 
 from openrl.domain.webhook import target_of
-from workers.reward.posting import ANSWER_BYTES, CalledOff, Poster, PostFailed, _look_up, allowed, poster
+from workers.reward.posting import ANSWER_BYTES, CalledOff, Poster, PostFailed, allowed, look_up
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def up() -> Iterator[Endpoint]:
 
 
 def post(up: Endpoint, *, seconds: float = 5.0, over: threading.Event | None = None) -> bytes:
-    return poster(seconds=seconds, private=False).post(
+    return posting(seconds).post(
         target_of(f"{up.url}?key=1"), {"x-a": "b"}, b'{"texts": []}', over or threading.Event()
     )
 
@@ -148,7 +148,7 @@ def test_a_url_of_this_machine_goes_nowhere_else(address: str, may: bool) -> Non
 
 
 def scripted(addresses: list[str]) -> Poster:
-    return Poster(seconds=2.0, tls=ssl.create_default_context(), look_up=lambda host, port: addresses)
+    return Poster(seconds=2.0, tls=TLS, look_up=lambda host, port: addresses)
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["169.254.169.254"], ["93.184.216.34", "10.0.0.1"]])
@@ -167,11 +167,11 @@ def test_a_name_that_nobody_knows_may_be_tried_again() -> None:
     def fail(host: str, port: int) -> list[str]:
         raise OSError("Name or service not known")
 
-    asking = Poster(seconds=2.0, tls=ssl.create_default_context(), look_up=fail)
+    asking = Poster(seconds=2.0, tls=TLS, look_up=fail)
     with pytest.raises(PostFailed, match="cannot be found: Name or service not known") as caught:
         asking.post(target_of("https://a.example.com/"), {}, b"{}", threading.Event())
     assert caught.value.passing
-    assert _look_up("127.0.0.1", 1) == ["127.0.0.1"]
+    assert look_up("127.0.0.1", 1) == ["127.0.0.1"]
 
 
 @pytest.fixture

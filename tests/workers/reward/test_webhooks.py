@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from endpoint import Endpoint, endpoint, lengths
+from endpoint import Endpoint, endpoint, lengths, posting
 from scoring import held
 
 from openrl.domain.errors import ClaimLost, Draining, FieldInvalid
@@ -17,7 +17,6 @@ from openrl.domain.outcome import Result, Scores
 from openrl.domain.reward_errors import GraderFailed, GraderGaveUp
 from openrl.domain.webhook import signature
 from openrl.ledger.port import Held
-from workers.reward.posting import poster
 from workers.reward.webhooks import Rules, Webhooks
 
 KEY = b"k" * 16
@@ -45,7 +44,7 @@ def up() -> Iterator[Endpoint]:
 
 def webhooks(up: Endpoint, *, seconds: float = 5.0) -> Webhooks:
     rules = Rules(urls=(f"http://127.0.0.1:{up.port}/",), key=KEY, max_attempts=3, pause_seconds=0.01)
-    return Webhooks(Sandboxed(), poster(seconds=seconds, private=False), rules)
+    return Webhooks(Sandboxed(), posting(seconds), rules)
 
 
 def score(up: Endpoint, texts: list[str], **how: Any) -> Scores:
