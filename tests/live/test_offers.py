@@ -86,9 +86,7 @@ def test_a_webhook_scores_what_it_can_and_the_rest_is_dropped_and_counted(
     assert {each.error for each in dropped} <= {"GraderFailed"} and all("too long" in each.reason for each in dropped)
     assert batch.state().dropped_by_reason.get("GraderFailed", 0) == len(dropped)
     assert len(posts) == 3 and all(posts), "one for each group, and one that was tried again"
-    with pytest.raises(
-        RequestRefused, match=r"rewards\[0\]\.params\.url: http://127\.0\.0\.1:1/ is not among the URLs"
-    ):
+    with pytest.raises(RequestRefused, match=r"rewards\[0\]\.params\.url: http://127\.0\.0\.1:1/ is not among"):
         rollouts(client, openrl.Reward("webhook", params={"url": "http://127.0.0.1:1/"}))
 
 
