@@ -90,7 +90,7 @@ def test_a_judge_fails_with_its_samples_and_the_reward_of_both_runs_once(scene):
 
 
 def test_a_judge_takes_no_slot_from_the_samples_that_it_waits_for(scene):
-    scene.ledger.alive(brings=Brings(line=LINE, slots=2))
+    scene.ledger.stay("", Brings(line=LINE, slots=2))
     samples = [scene.reward(line=LINE) for _ in range(3)]
     judges = [scene.joined(sample, line=LINE) for sample in samples]
     rewards = [scene.joined(*pair, on_failure="run", line=LINE) for pair in zip(samples, judges, strict=True)]
