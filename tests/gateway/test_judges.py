@@ -63,7 +63,9 @@ def test_a_judge_is_asked_between_sample_and_reward(own, gateway):
     assert len(kinds) == 6
     judge = next(op for op in gateway.worker.seen if op.id == f"{batch}.1.judge")
     assert (judge.action.text, judge.action.of, judge.sampler) == (("B", ""), f"{batch}.1.sample", f"{batch}.judge")
-    length, judged = next(op for op in gateway.worker.seen if op.id == f"{batch}.1.reward").action.rewards
+    reward = next(op for op in gateway.worker.seen if op.id == f"{batch}.1.reward")
+    assert reward.after.ops == (f"{batch}.1.sample", judge.id)
+    length, judged = reward.action.rewards
     assert (judged.answers, judged.params, judged.weight) == (judge.id, {"labels": '{"yes": 1}'}, 0.5)
     assert length.answers is None
     assert own.state(batch)["rollouts"] == {"asked": 4, "done": 4, "dropped": 0}
@@ -163,13 +165,15 @@ def test_a_batch_with_a_judge_is_called_off_whole(own, gateway):
     hold, before = threading.Event(), waiting(gateway)
     gateway.worker.before = lambda op: hold.wait(20) if isinstance(op.action, AskJudge) else None
     batch = own.batch("a-judge-called-off")
+    while not any(isinstance(op.action, AskJudge) for op in gateway.worker.seen):
+        pass
     own.post(f"rollouts/{batch}/cancel")
-    hold.set()
     state = own.state(batch)
     assert state["status"] == "cancelled" and state["rollouts"]["dropped"] == 4
-    for number in range(2):
-        assert gateway.services.ledger.read(f"{batch}.{number}.judge").status in (Status.FAILED, Status.DONE)
+    endings = [gateway.services.ledger.read(f"{batch}.{number}.judge").failure for number in range(2)]
+    assert [failure.error for failure in endings] == ["OpCancelled"] * 2
     assert waiting(gateway) == before
+    hold.set()
 
 
 def test_a_batch_that_waits_for_its_judge_says_so(own, gateway):
