@@ -40,6 +40,7 @@ class Grading:
         self._lock = threading.Lock()
         self._children = [child]
         self._why: Exception | None = None
+        self._told_context: dict[str, str] | None = None  #: to the child, last
 
     def call_off(self, why: Exception) -> None:
         """End what is under way; `score` raises that."""
@@ -73,9 +74,12 @@ class Grading:
             yield self._read(answer, at)
 
     def _ask(self, at: int, until: float) -> None:
-        action = self._action
-        asked = {"reward": action.reward, "text": action.texts[at], "context": action.contexts[at]}
-        self._child.ask({**asked, "params": action.params}, until)
+        """With the context where it is another than that of the text before, which the child has."""
+        action, context = self._action, self._action.contexts[at]
+        asked: dict[str, Any] = {"reward": action.reward, "text": action.texts[at], "params": action.params}
+        if context != self._told_context:
+            asked["context"] = self._told_context = context
+        self._child.ask(asked, until)
 
     def _answer(self, at: int, until: float) -> dict[str, Any]:
         """The time of a run is not the function's."""
