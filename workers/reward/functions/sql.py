@@ -17,7 +17,7 @@ _last: Final[dict[tuple[str, str], Database]] = {}  #: one at most
 _ASIDE: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-@reward(version="1", pure=False, seconds=10.0)
+@reward(version="1", pure=False, seconds=10.0, overrun=0.0)
 def score(text: str, context: Words, params: Words) -> RewardResult:
     """1 where the query (the last ```sql fence, else the text) answers the rows that `context.gold` answers on the
     database that `context.schema` and `context.seed` make; `params.credit=true` gives credit for parts of the way."""

@@ -1,0 +1,57 @@
+"""How long a child is waited for: by its own time, in which the machine did what the child asked for.
+
+A machine that is busy with others makes a child stand ready and wait; that is neither the text's fault nor the code's.
+"""
+
+import time
+from typing import Final, Protocol
+
+from workers.reward.sandbox.spent import Spent
+
+#: However busy the machine is, nobody waits longer than so many times what was given.
+MOST_TIMES: Final = 10.0
+#: A child that ran for this share of its own time was computing.
+_BUSY_SHARE: Final = 0.5
+
+
+class Over(Exception):
+    """The child has used up its own time. Fact: whether it was computing."""
+
+    def __init__(self, computing: bool) -> None:
+        super().__init__(computing)
+        self.computing = computing
+
+
+class Told(Protocol):
+    def spent(self) -> Spent | None:
+        """None where the system does not tell."""
+
+
+class Patience:
+    """With one child, for so many seconds of its own, from now on. Where the system does not tell what a child had of
+    the machine, all time is its own, and nobody knows that it was computing."""
+
+    def __init__(self, child: Told, seconds: float) -> None:
+        self._child, self._seconds = child, seconds
+        self._began = time.monotonic()
+        self._first: tuple[float, Spent | None] | None = None
+        self.until = self._began + MOST_TIMES * seconds  #: whatever the machine does
+
+    def forgive(self, seconds: float) -> None:
+        """So long it waited for somebody else."""
+        self._began += seconds
+        self.until += seconds
+
+    def look(self) -> None:
+        """To be called now and then while the child is awaited. Raises Over."""
+        now, spent = time.monotonic(), self._child.spent()
+        if self._first is None:
+            self._first = now, spent
+        since, first = self._first
+        if spent is None or first is None:
+            if now - self._began >= self._seconds:
+                raise Over(computing=False)
+            return
+        ran, stood = spent.ran_seconds - first.ran_seconds, spent.stood_seconds - first.stood_seconds
+        if now > since and now - self._began - stood >= self._seconds:
+            raise Over(computing=ran >= _BUSY_SHARE * (now - since - stood))
