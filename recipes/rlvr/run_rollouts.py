@@ -24,8 +24,6 @@ from openrl.client import AsyncBatch, ClientError, Group, WorkFailed
 
 REWARD = "facts_to_json"
 INSTALL = "where the reward workers (or `openrl serve`) run: pip install ./recipes/rlvr, then start them again"
-    "in the environment that the reward workers (or `openrl serve`) run in, pip install ./recipes/rlvr and restart"
-)
 
 
 def require_reward(base_url: str | None) -> None:
