@@ -1,6 +1,7 @@
 """Rewards through a whole server: queue, ledger, worker, sandbox."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ CITIES = {
     "seed": {"city": [["Oslo", 700], ["Rome", 2800]]},
     "gold": "SELECT name FROM city WHERE people > 1000",
 }
+READY_SECONDS = 0.3  #: a grader that is killed sooner may not have begun, on a busy machine not even three in a row
 RUNAWAY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
@@ -81,7 +83,8 @@ def test_killed_graders_cost_a_client_nothing_but_time(server: Server, client: o
     def kill() -> None:
         while not over.wait(0.1):
             with suppress(psutil.NoSuchProcess):
-                if (grader := youngest(server)) not in zygotes:
+                grader = youngest(server)
+                if grader not in zygotes and time.time() - grader.create_time() > READY_SECONDS:
                     grader.kill()
                     kills.append(grader)
 
