@@ -79,12 +79,14 @@ def test_killed_graders_cost_a_client_nothing_but_time(server: Server, client: o
     zygotes = family(server) - {youngest(server)}
     youngest(server).kill()
     over, kills = threading.Event(), []
+    first_seen: dict[psutil.Process, float] = {}
 
     def kill() -> None:
         while not over.wait(0.1):
             with suppress(psutil.NoSuchProcess):
                 grader = youngest(server)
-                if grader not in zygotes and time.time() - grader.create_time() > READY_SECONDS:
+                seen = first_seen.setdefault(grader, time.monotonic())
+                if grader not in zygotes and time.monotonic() - seen > READY_SECONDS:
                     grader.kill()
                     kills.append(grader)
 
