@@ -28,22 +28,26 @@ class Told(Protocol):
 
 
 class Patience:
-    """With one child, for so many seconds of its own, from now on. Where the system does not tell what a child had of
-    the machine, all time is its own, and nobody knows that it was computing."""
+    """With one child, for so many seconds of its own, from now on: those in which it ran, and those in which it slept.
+    Where the system does not tell what a child had of the machine, all time is its own, and nobody knows that it was
+    computing."""
 
     def __init__(self, child: Told, seconds: float) -> None:
         self._child, self._seconds = child, seconds
         self._began = time.monotonic()
         self._first: tuple[float, Spent | None] | None = None
+        self._slept = 0.0
         self.until = self._began + MOST_TIMES * seconds  #: whatever the machine does
 
     def forgive(self, seconds: float) -> None:
         """So long it waited for somebody else."""
         self._began += seconds
         self.until += seconds
+        if self._first is not None:
+            self._first = self._first[0] + seconds, self._first[1]
 
     def look(self) -> None:
-        """To be called now and then while the child is awaited. Raises Over."""
+        """To be called now and then while the child is awaited. Raises Over. Time counts from the first call on."""
         now, spent = time.monotonic(), self._child.spent()
         if self._first is None:
             self._first = now, spent
@@ -53,5 +57,7 @@ class Patience:
                 raise Over(computing=False)
             return
         ran, stood = spent.ran_seconds - first.ran_seconds, spent.stood_seconds - first.stood_seconds
-        if now > since and now - self._began - stood >= self._seconds:
-            raise Over(computing=ran >= _BUSY_SHARE * (now - since - stood))
+        if not spent.ready:  # the system adds up how long it stood when it is let run again
+            self._slept = max(self._slept, now - since - ran - stood)
+        if ran + self._slept >= self._seconds:
+            raise Over(computing=ran >= _BUSY_SHARE * (ran + self._slept))

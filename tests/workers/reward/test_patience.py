@@ -17,15 +17,22 @@ from workers.reward.sandbox.spent import Spent
 
 
 class Scripted:
-    """A child that runs, and stands ready, for these shares of every second; `None` where nobody knows."""
+    """A child that runs, and that is known to stand ready, for these shares of every second, and sleeps otherwise
+    unless it is `ready`; `None` where nobody knows."""
 
     folder = Path("/nowhere")
 
-    def __init__(self, clock: Callable[[], float], shares: tuple[float, float] | None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], shares: tuple[float, float] | None, *, ready: bool | None = None
+    ) -> None:
         self._clock, self._shares = clock, shares
+        self._ready = sum(shares or ()) > 0.9 if ready is None else ready
 
     def spent(self) -> Spent | None:
-        return None if self._shares is None else Spent(*(share * self._clock() for share in self._shares))
+        if self._shares is None:
+            return None
+        ran, stood = (share * self._clock() for share in self._shares)
+        return Spent(ran, stood, self._ready)
 
 
 @pytest.fixture
@@ -41,15 +48,19 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Any:
     return pass_time
 
 
-def over(pass_time: Any, shares: tuple[float, float] | None, *, forgiven: float = 0.0) -> tuple[float, bool] | None:
+def over(
+    pass_time: Any, shares: tuple[float, float] | None, *, ready: bool | None = None, forgiven: float = 0.0
+) -> tuple[float, bool] | None:
     """After how many seconds a child of 2 has used up its time, and whether it was computing."""
-    began, patient = pass_time(), Patience(Scripted(pass_time, shares), 2.0)
+    began, patient = pass_time(), Patience(Scripted(pass_time, shares, ready=ready), 2.0)
+    patient.look()
+    pass_time(forgiven)
     patient.forgive(forgiven)
     while pass_time(0.1) < patient.until:
         try:
             patient.look()
         except Over as error:
-            return pytest.approx(pass_time() - began, abs=0.4), error.computing
+            return pytest.approx(pass_time() - began, abs=0.15), error.computing
     return None
 
 
@@ -65,13 +76,22 @@ def test_time_in_which_others_ran_is_not_the_childs(pass_time: Any) -> None:
     assert over(pass_time, (0.25, 0.75)) == (8.0, True)
 
 
+def test_time_that_the_system_has_not_added_up_yet_is_not_the_childs(pass_time: Any) -> None:
+    assert over(pass_time, (0.2, 0.0), ready=True) == (10.0, True)
+
+
+def test_a_child_that_does_a_little_now_and_then_is_not_computing(pass_time: Any) -> None:
+    assert over(pass_time, (0.1, 0.1), ready=False) == (2.2, False)
+
+
 def test_nobody_waits_for_ever_on_a_busy_machine(pass_time: Any) -> None:
     assert over(pass_time, (0.01, 0.99)) is None
     assert MOST_TIMES == 10
 
 
 def test_time_in_which_it_waited_for_its_code_is_not_the_childs(pass_time: Any) -> None:
-    assert over(pass_time, (1.0, 0.0), forgiven=3.0) == (5.0, True)
+    assert over(pass_time, (0.0, 0.0), forgiven=3.0) == (5.0, False)
+    assert over(pass_time, None, forgiven=3.0) == (5.0, False)
 
 
 def test_where_the_system_does_not_tell_all_time_counts_and_proves_nothing(pass_time: Any) -> None:

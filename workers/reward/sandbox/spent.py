@@ -7,16 +7,18 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Spent:
     ran_seconds: float  #: the processor was its own
-    stood_seconds: float  #: it was ready to run, and others ran
+    stood_seconds: float  #: it was ready to run, and others ran; up to when it last ran
+    ready: bool  #: it runs, or stands ready
 
 
 def spent(number: int) -> Spent | None:
     """By the process's first thread; None where the system does not tell."""
     try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][:1]
         ran, stood, _ = Path(f"/proc/{number}/schedstat").read_text().split()
     except (OSError, ValueError):
         return None
-    return Spent(int(ran) / 1e9, int(stood) / 1e9)
+    return Spent(int(ran) / 1e9, int(stood) / 1e9, state == "R")
 
 
 def own_number() -> int:
