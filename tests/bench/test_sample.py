@@ -11,7 +11,7 @@ def options(**changed: object) -> argparse.Namespace:
 
 
 def served(seconds: float, tokens: int = 100, waits: list[float] | None = None) -> Served:
-    return Served(seconds=seconds, tokens=tokens, waits=waits or [])
+    return Served(seconds=seconds, tokens=tokens, waits=waits or [], cpu_seconds=2 * seconds)
 
 
 def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
