@@ -27,6 +27,11 @@ class Served:
         """Tokens per second."""
         return self.tokens / self.seconds
 
+    @property
+    def cpu_rate(self) -> float:
+        """Tokens per second of CPU time, which is all but deaf to others on the machine."""
+        return self.tokens / self.cpu_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Model:

@@ -1,4 +1,4 @@
-"""One side of the sampling bench: vLLM alone, by its asynchronous engine; needs only the `vllm` package (and `psutil`, which that needs).
+"""One side of the sampling bench: vLLM alone, by its asynchronous engine; needs only the `vllm` package and its needs.
 
 It is told asks as `sample_load.py` is and answers alike. Nothing ends a completion early, text is not made, and
 prompts are new each time, so that its prefix cache finds nothing.
