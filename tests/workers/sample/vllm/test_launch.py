@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -88,10 +86,3 @@ def test_a_rank_that_vllm_does_not_offer_is_refused():
     assert [rank_taken(rank) for rank in (1, 7, 8, 9, 256)] == [1, 8, 8, 16, 256]
     with pytest.raises(SettingInvalid, match="OPENRL_TRAIN__MAX_LORA_RANK"):
         rank_taken(1000)
-
-
-def test_a_vllm_worker_does_without_the_engines_on_torch():
-    code = "import sys, workers.sample.vllm.station as s; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "workers.sample.vllm.engine" in modules
-    assert not {"workers.model.base", "workers.sample.torch.engine", "workers.train.engine"} & set(modules)

@@ -26,14 +26,16 @@ class Runner:
 
 
 @pytest.fixture
-def sampler() -> Any:
-    """vLLM's own, changed as in a worker of two rows; counts how often a whole vocabulary's scores are computed."""
+def sampler(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """vLLM's own, changed as in a worker, with a batch of two rows."""
     from vllm.platforms import current_platform
     from vllm.v1.sample.sampler import Sampler
 
     from workers.sample.vllm.sampler import WorkerExtension
 
     current_platform.import_kernels()
+    # vLLM's own compiles itself when it is first called, for seconds
+    monkeypatch.setattr("vllm.v1.sample.sampler.batched_count_greater_than", lambda x, values: (x >= values).sum(-1))
     runner = Runner(Sampler(), SimpleNamespace(num_reqs=2, req_ids=["a", "b"]))
     runner.requests = {name: SimpleNamespace(sampling_params=SimpleNamespace(extra_args=None)) for name in "ab"}
     runner.input_batch.num_tokens_no_spec = runner.input_batch.num_prompt_tokens = torch.zeros(2).numpy()
