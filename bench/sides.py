@@ -29,7 +29,7 @@ class Served:
 
     @property
     def cpu_rate(self) -> float:
-        """Tokens per second of CPU time, which is all but deaf to others on the machine."""
+        """Tokens per second of CPU time, which is all but deaf to others on the machine (not where processes spin)."""
         return self.tokens / self.cpu_seconds
 
 
