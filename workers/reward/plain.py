@@ -15,12 +15,17 @@ def plain(result: RewardResult) -> dict[str, Any]:
     """Raises ValueError for a number that is none, or too much of it."""
     if max(len(result.parts), len(result.info)) > _NAMES:
         raise ValueError(f"it answered more than {_NAMES} parts or words of info")
-    value, parts = float(result.value), {str(name): float(part) for name, part in result.parts.items()}
+    value, parts = float(result.value), {legible(name): float(part) for name, part in result.parts.items()}
     for number in (value, *parts.values()):
         if not math.isfinite(number):
             raise ValueError(f"it answered {number}, which is no score")
-    info = {str(name): str(word)[:WORDS] for name, word in result.info.items()}
+    info = {legible(name): legible(word)[:WORDS] for name, word in result.info.items()}
     return {"value": value, "parts": parts, "info": info}
+
+
+def legible(word: object) -> str:
+    """As UTF-8 can spell it: half of a surrogate pair, which model output may bring into a word, becomes `?`."""
+    return str(word).encode("utf-8", "replace").decode()
 
 
 def scores_of(results: Sequence[RewardResult]) -> Scores:

@@ -24,7 +24,7 @@ from openrl.domain.reward_errors import GraderFailed, GraderGaveUp
 from openrl.domain.webhook import SIGNATURE, TIMESTAMP, Target, require_allowed, signature
 from openrl.ledger.port import Held
 from openrl.rewards import RewardResult
-from workers.reward.plain import WORDS, plain, scores_of
+from workers.reward.plain import WORDS, legible, plain, scores_of
 from workers.reward.posting import CalledOff, Poster, PostFailed
 from workers.work import Work
 
@@ -171,7 +171,7 @@ def _read(body: bytes, target: Target, places: Sequence[int]) -> list[RewardResu
 
 def _outcome(score: Score, target: Target, where: str) -> RewardResult | GraderFailed:
     if score.value is None or score.error is not None:
-        why = (score.error or "without a reason")[:WORDS]
+        why = legible(score.error or "without a reason")[:WORDS]
         return GraderFailed(where, f"at {target} could not score it: {why}")
     try:
         return RewardResult(**plain(RewardResult(score.value, score.parts, score.info)))

@@ -17,14 +17,16 @@ MOST_BYTES: Final = 1 << 28  #: of a text with its context
 
 def scoring(pipe: socket.socket, catalogue: Catalogue) -> None:
     """One text after the other, until there are none to come. Only functions see what is scored; model output is data
-    here."""
+    here. What is asked without a context has that of the text before."""
     execution.connect(pipe)
+    context: dict[str, str] = {}
     while True:
         try:
             asked = frames.receive(pipe, MOST_BYTES)
         except frames.Ended:
             return
-        frames.send(pipe, _scored(catalogue.functions[asked["reward"]], asked))
+        context = asked.get("context", context)
+        frames.send(pipe, _scored(catalogue.functions[asked["reward"]], asked | {"context": dict(context)}))
 
 
 def _scored(function: RewardFunction, asked: dict[str, Any]) -> dict[str, Any]:
