@@ -44,15 +44,17 @@ class Source:
     """A child that scores, asked as one that runs the model's code is."""
 
     def __init__(self, child: Child) -> None:
-        self._child, self.folder = child, child.folder
-        self.end, self.await_end, self.close = child.end, child.await_end, child.close
+        self._child = child
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._child, name)
 
     def ask(self, order: Ran, until: float) -> None:
         params = {"source": order["code"] + TOLD}
         self._child.ask({"reward": "source", "text": "", "context": {}, "params": params}, until)
 
-    def answer(self, until: float, *_: object) -> Ran:
-        _, told = self._child.answer(until).get("invalid", ["", "null"])
+    def answer(self, *how: Any) -> Ran:
+        _, told = self._child.answer(*how).get("invalid", ["", "null"])
         return {"results": [json.loads(told)]}
 
 
