@@ -2,11 +2,17 @@
 test pays a fifth of a second wherever it, or the code it tests, collects garbage."""
 
 import gc
+from collections.abc import Generator
 
-gc.disable()  # while tests are collected, for nothing they make goes away
+import pytest
 
 
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
