@@ -1,7 +1,7 @@
 """A client as a process of its own, which may be killed: reads a batch of rollouts and tells its groups as they come.
 
-`reader.py create` makes the batch that its standard input describes, `reader.py attach ID` comes to one made before. Told
-are lines of JSON: the batch's id, each group, and how the batch stands in the end.
+`reader.py create` makes the batch that its standard input describes; `reader.py attach ID` comes to one made before.
+Lines of JSON are told: the batch's id, each group, and how the batch stands in the end.
 """
 
 import json
