@@ -33,7 +33,7 @@ redis.call('SET', p .. 'once:' .. once, id)
 redis.call('HSET', p .. 'op:' .. id, 'status', 'waiting', 'attempts', 0, 'epoch', 0, 'once', once, 'tenant', tenant,
   'run', run, 'turn', ARGV[8], 'appended', stamp(now), unpack(ARGV, 14))
 if not placed then count_tenant(tenant, 1) end
-if batch ~= '' then note_appended(batch) end
+if batch ~= '' then note_appended(batch, id) end
 if policy ~= '' then redis.call('HINCRBY', p .. 'needed', policy, 1) end
 if after then
   redis.call('HSET', p .. 'op:' .. id, 'after', ARGV[12], 'on_failure', after.on_failure)

@@ -38,6 +38,8 @@ from openrl.ledger.policies import PolicyUse
 from openrl.ledger.port import UNSERVED_SLOTS, Brings, Held, Lease, Limits, Loads, Place, Ring, Swept
 from openrl.ledger.turns import Turns
 
+CALLED_OFF_AT_ONCE = 100  #: ops of a batch
+
 
 @dataclass(slots=True)
 class _Row:
@@ -129,7 +131,7 @@ class MemoryLedger:
             raise TooManyWaiting(self._limits.max_waiting_per_tenant)
         self._waiting[op.tenant] += not placed
         if batch is not None:
-            batch.note_appended(self._clock())
+            batch.note_appended(op.id, self._clock())
 
     def skip(self, run: RunId, turn: int) -> None:
         with self._lock:
@@ -151,11 +153,27 @@ class MemoryLedger:
             self._waiting[batch.tenant] += missing
             return kept.batch
 
-    def close_batch(self, batch: BatchId) -> None:
+    def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
         with self._lock:
             if (kept := self._batches.get(batch)) is not None:
                 kept.batch = replace(kept.batch, cancelled=True)
+                kept.called_off = kept.called_off or failure_of(error)
                 self._give_up_places(kept)
+
+    def call_off(self, batch: BatchId) -> int:
+        with self._lock:
+            left = self._call_off(self._batches[batch]) if batch in self._batches else 0
+        self._ring_all()
+        return left
+
+    def _call_off(self, kept: Kept) -> int:
+        if kept.called_off is None:
+            return 0
+        for _ in range(min(CALLED_OFF_AT_ONCE, len(kept.ops))):
+            row = self._rows[kept.ops.pop()]
+            if row.status not in SETTLED:
+                self._settle(row, failure=kept.called_off)
+        return len(kept.ops)
 
     def _give_up_places(self, kept: Kept) -> None:
         self._waiting[kept.batch.tenant] -= kept.reserved
@@ -360,10 +378,6 @@ class MemoryLedger:
             if row is not None and row.status not in SETTLED:
                 self._settle(row, failure=failure_of(error))
         self._ring_all()
-
-    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
-        for op_id in op_ids:
-            self.cancel(op_id, error)
 
     def _settle_held(
         self, held: Held, *, result: Result | None = None, failure: Failure | None = None, applied: bool = True
@@ -595,6 +609,7 @@ class MemoryLedger:
         limits, now = self._limits, self._clock()
         if kept.last + limits.gap_seconds <= now:
             self._give_up_places(kept)
+        self._call_off(kept)
         ends = kept.ends(limits.keep_seconds)
         if ends is not None and ends <= now:
             del self._batches[kept.batch.id]

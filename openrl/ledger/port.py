@@ -129,8 +129,13 @@ class Ledger(Protocol):
         stands; where ops of it never came they have their room again. Raises NoRoomForBatch."""
         ...
 
-    def close_batch(self, batch: BatchId) -> None:
-        """No op of it is to come any more, and those that did will be cancelled; does nothing where it is unknown."""
+    def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
+        """No op of it is to come any more, and those that did and have not settled fail with the error: some with each
+        `call_off`, else with the sweeps. Does nothing where the batch is unknown."""
+        ...
+
+    def call_off(self, batch: BatchId) -> int:
+        """Fail some of the ops of a closed batch, the last ones first; answers how many are left to look at."""
         ...
 
     def batch(self, batch: BatchId) -> Batch | None:
@@ -210,10 +215,6 @@ class Ledger(Protocol):
 
     def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         """Fail an unsettled op, held or not; its holder finds out at renewal or settlement."""
-        ...
-
-    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
-        """The same for many, in few round trips; those that are unknown or settled are passed over."""
         ...
 
     def read(self, op_id: OpId) -> Record | None:

@@ -67,6 +67,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
 MEMBERS_AT_MOST: Final = 10_000  #: of joins, that one sweep looks at
+CALLED_OFF_AT_ONCE: Final = 100  #: ops of a batch: others wait until all of them are through
 PIPED: Final = 50  #: calls in one round trip, where there are many: others wait until all of them are through
 _READ_FIELDS: Final = (
     "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by", "bell",
@@ -157,8 +158,13 @@ class RedisLedger:
             raise NoRoomForBatch(most, int(fields), batch.ops)
         return read_batch(batch.id, dict(zip(fields[::2], fields[1::2], strict=True)))
 
-    def close_batch(self, batch: BatchId) -> None:
-        self._call("close_batch", batch)
+    def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
+        self._call("close_batch", batch, codec.encode(failure_of(error)))
+
+    def call_off(self, batch: BatchId) -> int:
+        left, bells, bodies = self._call("call_off", batch, CALLED_OFF_AT_ONCE)
+        self._follow_up(bells, bodies)
+        return int(left)
 
     def batch(self, batch: BatchId) -> Batch | None:
         with told_apart():
@@ -267,12 +273,6 @@ class RedisLedger:
 
     def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         self._follow_up(*self._call("cancel", op_id, codec.encode(failure_of(error))))
-
-    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
-        failure, coming = codec.encode(failure_of(error)), iter(op_ids)
-        while some := list(islice(coming, PIPED)):
-            for bells, bodies in self._call_all("cancel", [(op_id, failure) for op_id in some]):
-                self._follow_up(bells, bodies)
 
     def _settle(self, held: Held, status: Status, *ending: str | bytes | int, applied: bool = True) -> None:
         again = int(applied and changes_run(held.op.action, failed=status is Status.FAILED))
@@ -431,6 +431,6 @@ def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
         *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
         *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
         *("census", "life"),
-        *("open_batch", "close_batch"),
+        *("open_batch", "close_batch", "call_off"),
     )
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
