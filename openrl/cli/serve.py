@@ -23,8 +23,8 @@ from openrl.cli.program import Program
 from openrl.cli.stopping import Stopped, StopSignals
 from openrl.config import Settings
 from openrl.domain.errors import BaseModelMissing, LedgerUnreachable
-from openrl.ledger.redis import lapse
 from openrl.ledger.roster import RedisRoster
+from openrl.ledger.scripts import lapse
 from openrl.models.catalogue import Listed
 
 TICK_SECONDS = 0.05

@@ -65,6 +65,10 @@ class Kept:
             batch = replace(batch, failed={**batch.failed, error: batch.failed.get(error, 0) + 1})
         self.batch = batch if sums is None else replace(batch, sums=_added(batch.sums, sums))
 
+    def close(self, called_off: Failure) -> None:
+        self.batch = replace(self.batch, cancelled=True)
+        self.called_off = self.called_off or called_off
+
     def take_place(self) -> bool:
         if self.reserved <= 0:
             return False

@@ -16,7 +16,7 @@ from openrl.domain.ids import BatchId, OpId
 from openrl.domain.op import SETTLED
 from openrl.ledger.keys import Keys
 from openrl.ledger.memory import MemoryLedger
-from openrl.ledger.redis import statuses
+from openrl.ledger.records import statuses
 
 log = logging.getLogger(__name__)
 

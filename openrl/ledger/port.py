@@ -24,6 +24,7 @@ UNSERVED_SLOTS: Final = 8
 #: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
 BELLS_AT_ONCE: Final = 16
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
+CALLED_OFF_AT_ONCE: Final = 100  #: ops of a batch; others wait for the ledger until all of them are through
 POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
 

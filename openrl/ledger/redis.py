@@ -1,16 +1,13 @@
-"""The ledger in Redis (or Valkey): every call is one script and one round trip, atomic on the server's own clock.
+"""The ledger in Redis (or Valkey): every call is one script and one round trip.
 
 `rows.lua` tells what lies where. Row first, bell second: a script answers the bells to ring, and they are rung here
 when it is through; `sweep` rings again where that never happened. Bytes for the shelf are put there before their row is
-written and deleted after. Scripts make up keys from the prefix, so a cluster needs a prefix with a `{hash tag}`.
+written and deleted after.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from importlib import resources
-from itertools import islice
-from typing import Any, Final, cast
+from typing import cast
 
 import redis
 
@@ -18,29 +15,25 @@ from openrl.domain.errors import (
     BytesLost,
     ClaimLost,
     LeaseLost,
-    MemberUnknown,
     NoRoomForBatch,
     OpenRLError,
     PassingError,
-    TooManyWaiting,
-    TurnPassed,
     TurnUnsettled,
-    WeightsRemoved,
     WornOut,
 )
-from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId, WorkerId
-from openrl.domain.op import Bell, Op, SampleOp, Status, TrainAction, TrainOp, changes_run, policy_of
+from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
+from openrl.domain.op import Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
 from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_life, take_census, waits_seconds
-from openrl.ledger.keys import Keys, body_key, result_key
+from openrl.ledger.follow_up import FollowUp
+from openrl.ledger.incoming import Incoming
+from openrl.ledger.keys import Keys
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import (
     ACTIVE_SECONDS,
-    BELLS_AT_ONCE,
-    POLICY_SECONDS,
-    UNSERVED_SLOTS,
+    CALLED_OFF_AT_ONCE,
     Brings,
     Held,
     Lease,
@@ -51,28 +44,13 @@ from openrl.ledger.port import (
     Shelf,
     Swept,
 )
-from openrl.ledger.rows import (
-    batch_fields,
-    batch_of,
-    join_field,
-    lease_of,
-    op_of,
-    read_batch,
-    shape_fields,
-    sums_fields,
-    turn_fields,
-)
+from openrl.ledger.records import read_record, statuses
+from openrl.ledger.rows import batch_fields, journaled_op, lease_of, op_of, read_batch, sums_fields
+from openrl.ledger.scripts import Scripts
+from openrl.ledger.shelving import Shelving
+from openrl.ledger.sweeping import sweep
 
 log = logging.getLogger(__name__)
-
-SWEEP_AT_MOST: Final = 200  #: ops or runs of each kind that one sweep puts right
-MEMBERS_AT_MOST: Final = 10_000  #: of joins, that one sweep looks at
-CALLED_OFF_AT_ONCE: Final = 100  #: ops of a batch: others wait until all of them are through
-PIPED: Final = 50  #: calls in one round trip, where there are many: others wait until all of them are through
-_READ_FIELDS: Final = (
-    "tenant", "kind", "status", "attempts", "result_at", "result_kind", "result", "failure", "settled_by", "bell",
-    "label",
-)  # fmt: skip
 
 
 class RedisLedger:
@@ -93,59 +71,21 @@ class RedisLedger:
         clock_offset: Callable[[], float] = lambda: 0.0,
     ) -> None:
         assert not client.get_encoder().decode_responses, "rows hold bytes: use a client with decode_responses=False"
-        self._client, self._shelf, self._ring = client, shelf, ring
+        self._client, self._keys = client, Keys(prefix)
         self._holder, self._limits = holder, limits
-        self._keys, self._clock_offset = Keys(prefix), clock_offset
         self._worn_out = codec.encode(failure_of(WornOut(limits.max_attempts)))
-        self._scripts = _scripts(client)
+        self._scripts = Scripts(client, prefix, ring_again_seconds=limits.ring_again_seconds, clock_offset=clock_offset)
+        self._shelving = Shelving(shelf, limits.inline_bytes)
+        self._after = FollowUp(ring, self._shelving)
+        self._call, self._follow_up, self._ring_all = self._scripts.call, self._after.do, self._after.ring_all
+        self._incoming = Incoming(self._scripts, self._shelving, self._after, limits.max_waiting_per_tenant)
 
     # -------------------------------------------------------------------------------------------- coming in
     def append(self, op: Op, bell: Bell) -> OpId:
-        body = self._shelved(op)
-        return self._appended(op, body is None, self._call("append", *self._append_args(op, bell, body)))
+        return self._incoming.append(op, bell)
 
     def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
-        coming = iter(ops)
-        while some := list(islice(coming, PIPED)):
-            bodies = [self._shelved(op) for op, _ in some]
-            calls = [self._append_args(op, bell, body) for (op, bell), body in zip(some, bodies, strict=True)]
-            for (op, _), body, answer in zip(some, bodies, self._call_all("append", calls), strict=True):
-                self._appended(op, body is None, answer)
-
-    def _shelved(self, op: Op) -> bytes | None:
-        """The body for the op's row, or None where it is on the shelf."""
-        body = codec.encode(op.action)
-        if len(body) <= self._limits.inline_bytes:
-            return body
-        self._shelf.put(body_key(op.id), body)
-        return None
-
-    def _append_args(self, op: Op, bell: Bell, body: bytes | None) -> tuple[Any, ...]:
-        policy = policy_of(op)
-        needs = ("policy", policy) if policy is not None else ()
-        place = ("body_at", "shelf") if body is None else ("body_at", "inline", "body", body)
-        owner = "" if isinstance(op, TrainOp) else op.owner
-        return (
-            self._limits.max_waiting_per_tenant, op.id, op.once, op.tenant, *turn_fields(op), bell.line, owner,
-            policy or "", join_field(op), batch_of(op), "kind", op.action.kind, "bell", codec.encode(bell),
-            *shape_fields(op), *needs, *place,
-        )  # fmt: skip
-
-    def _appended(self, op: Op, by_reference: bool, answer: Sequence[Any]) -> OpId:
-        word, first, status, bells, bodies = answer
-        first_id = OpId(first.decode())
-        if by_reference and word != b"new" and not (first_id == op.id and status in (b"waiting", b"held")):
-            self._discard(body_key(op.id))
-        if word == b"passed" and isinstance(op, TrainOp):
-            raise TurnPassed(op.run, op.turn)
-        if word == b"retired" and isinstance(op, SampleOp):
-            raise WeightsRemoved(op.sampler)
-        if word == b"full":
-            raise TooManyWaiting(self._limits.max_waiting_per_tenant)
-        if word == b"stranger":
-            raise MemberUnknown(first_id)
-        self._follow_up(bells, bodies)
-        return first_id
+        self._incoming.append_all(ops)
 
     def skip(self, run: RunId, turn: int) -> None:
         self._ring_all(self._call("skip", run, turn))
@@ -194,6 +134,16 @@ class RedisLedger:
         op = op_of(op_id, shape, body)
         return Held(op=op, epoch=epoch, attempt=attempt, lease=lease_of(op, lease), waited_seconds=float(waited))
 
+    def _fetch_body(self, op_id: OpId) -> bytes | None:
+        """The body of an op just claimed, or None where it is gone: because the op was cancelled in this very moment,
+        or because the shelf lost it, which ends the op."""
+        try:
+            return self._shelving.body(op_id)
+        except BytesLost as error:
+            log.error("%s", error, extra={"action": "claim", "op": op_id})
+            self.cancel(op_id, error)
+            return None
+
     def renew(self, held: Iterable[Held]) -> frozenset[OpId]:
         pairs = [part for claim in held for part in (claim.op.id, claim.epoch)]
         if not pairs:
@@ -229,11 +179,9 @@ class RedisLedger:
         return [self._journaled(run, answer[at : at + 6]) for at in range(0, len(answer), 6)]
 
     def _journaled(self, run: RunId, row: Sequence[bytes]) -> TrainOp:
-        op_id, kind, tenant, turn, body_at, body = row
-        data = self._fetch(body_key(OpId(op_id.decode()))) if body_at == b"shelf" else body
-        action = cast(TrainAction, codec.decode(kind.decode(), data))
-        whose = TenantId(tenant.decode())
-        return TrainOp(id=OpId(op_id.decode()), tenant=whose, run=run, turn=int(turn), action=action)
+        op_id, *shape, body_at, body = row
+        id_ = OpId(op_id.decode())
+        return journaled_op(id_, run, shape, self._shelving.body(id_) if body_at == b"shelf" else body)
 
     def snapshotted(self, lease: Lease, turn: int, key: DepotKey) -> DepotKey | None:
         word, bodies, before = self._call("snapshot", lease.run, lease.epoch, turn, key)
@@ -256,16 +204,14 @@ class RedisLedger:
 
     # -------------------------------------------------------------------------------------------- ending
     def done(self, held: Held, result: Result) -> None:
-        data, sums = codec.encode(result), sums_fields(held.op, result)
-        if len(data) <= self._limits.inline_bytes:
-            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "inline", "result", data, *sums)
-            return
-        key = result_key(held.op.id, held.epoch)
-        self._shelf.put(key, data)
+        op, data = held.op, codec.encode(result)
+        shelved = self._shelving.put_result(op.id, held.epoch, data)
+        place = ("result_at", "shelf") if shelved else ("result_at", "inline", "result", data)
         try:
-            self._settle(held, Status.DONE, "result_kind", result.kind, "result_at", "shelf", *sums)
+            self._settle(held, Status.DONE, "result_kind", result.kind, *place, *sums_fields(op, result))
         except ClaimLost:
-            self._discard(key)
+            if shelved:
+                self._shelving.discard_result(op.id, held.epoch)
             raise
 
     def failed(self, held: Held, failure: Failure, *, applied: bool = True) -> None:
@@ -283,29 +229,7 @@ class RedisLedger:
 
     # -------------------------------------------------------------------------------------------- asking
     def read(self, op_id: OpId) -> Record | None:
-        with told_apart():
-            row = cast(list[Any], self._client.hmget(self._keys.op(op_id), _READ_FIELDS))
-        tenant, kind, status, attempts, result_at, result_kind, result, failure, settled_by, bell, label = row
-        if status is None:
-            return None
-        record = Record(
-            id=op_id,
-            tenant=TenantId(tenant.decode()),
-            kind=kind.decode(),
-            status=Status(status.decode()),
-            attempts=int(attempts),
-            failure=None if failure is None else codec.decode_failure(failure),
-            queue=codec.decode_bell(bell).queue if bell else "",
-            label="" if label is None else label.decode(),
-        )
-        if record.status is not Status.DONE:
-            return record
-        try:
-            data = self._fetch(result_key(op_id, int(settled_by))) if result_at == b"shelf" else result
-        except BytesLost as error:
-            log.error("%s", error, extra={"action": "read", "op": op_id})
-            return replace(record, status=Status.FAILED, failure=failure_of(error))
-        return replace(record, result=codec.decode(result_kind.decode(), data))
+        return read_record(self._client, self._keys, self._shelving, op_id)
 
     def statuses(self, op_ids: Iterable[OpId]) -> dict[OpId, str]:
         with told_apart():
@@ -330,107 +254,4 @@ class RedisLedger:
 
     # -------------------------------------------------------------------------------------------- putting right
     def sweep(self) -> Swept:
-        limits = self._limits
-        bells, bodies, rung, taken, given_up, gaps, forgotten, moved, let_go, results = self._call(
-            "sweep",
-            limits.max_attempts,
-            limits.gap_seconds,
-            limits.keep_seconds,
-            SWEEP_AT_MOST,
-            self._worn_out,
-            POLICY_SECONDS,
-            MEMBERS_AT_MOST,
-        )
-        self._follow_up(bells, bodies)
-        for op_id, epoch in zip(results[::2], results[1::2], strict=True):
-            self._discard(result_key(OpId(op_id.decode()), int(epoch)))
-        return Swept(
-            rung_again=rung,
-            taken_back=taken,
-            given_up=given_up,
-            gaps_skipped=gaps,
-            forgotten=forgotten,
-            moved=moved,
-            let_go=let_go,
-        )
-
-    # -------------------------------------------------------------------------------------------- shared steps
-    def _call(self, name: str, *args: Any) -> Any:
-        with told_apart():
-            return self._scripts[name](keys=(self._keys.prefix,), args=(*self._header(), *args))
-
-    def _call_all(self, name: str, calls: Iterable[Sequence[Any]]) -> list[Any]:
-        """A script each, in one round trip."""
-        pipeline = self._client.pipeline(transaction=False)
-        for args in calls:
-            self._scripts[name](keys=(self._keys.prefix,), args=(*self._header(), *args), client=pipeline)
-        with told_apart():
-            return pipeline.execute()
-
-    def _header(self) -> tuple[float, float]:
-        return self._clock_offset(), self._limits.ring_again_seconds
-
-    def _follow_up(self, bells: Sequence[bytes], bodies: Sequence[bytes]) -> None:
-        self._ring_all(bells)
-        for op_id in bodies:
-            self._discard(body_key(OpId(op_id.decode())))
-
-    def _ring_all(self, bells: Sequence[bytes]) -> None:
-        for encoded, holder in zip(bells[::2], bells[1::2], strict=True):
-            bell = codec.decode_bell(encoded)
-            self._ring(bell.at(WorkerId(holder.decode())) if holder else bell)
-
-    def _fetch(self, key: str) -> bytes:
-        try:
-            return self._shelf.get(key)
-        except KeyError as error:
-            raise BytesLost(key) from error
-
-    def _fetch_body(self, op_id: OpId) -> bytes | None:
-        """The body of an op just claimed, or None where it is gone: because the op was cancelled in this very moment,
-        or because the shelf lost it, which ends the op."""
-        try:
-            return self._fetch(body_key(op_id))
-        except BytesLost as error:
-            log.error("%s", error, extra={"action": "claim", "op": op_id})
-            self.cancel(op_id, error)
-            return None
-
-    def _discard(self, key: str) -> None:
-        """What is deleted has no row any more: a shelf that refuses costs space and must not undo what was settled."""
-        try:
-            self._shelf.delete(key)
-        except Exception:
-            log.exception("left on the shelf: %s", key, extra={"action": "discard"})
-
-
-def lapse(client: redis.Redis, holder: WorkerId, prefix: str = "openrl:") -> None:
-    """The process of a holder has ended, as its supervisor knows: its leases and claims are not waited for. The next
-    sweep sees to them."""
-    with told_apart():
-        _scripts(client)["lapse"](keys=(prefix,), args=(0.0, 0.0, holder))
-
-
-def statuses(client: redis.Redis, keys: Keys, op_ids: Iterable[OpId]) -> dict[OpId, str]:
-    """Status by op in one round trip; unknown ones are left out."""
-    wanted = list(op_ids)
-    if not wanted:
-        return {}
-    pipeline = client.pipeline(transaction=False)
-    for op_id in wanted:
-        pipeline.hget(keys.op(op_id), "status")
-    found = cast(list[bytes | None], pipeline.execute())
-    return {op_id: status.decode() for op_id, status in zip(wanted, found, strict=True) if status is not None}
-
-
-def _scripts(client: redis.Redis) -> dict[str, Callable[..., Any]]:
-    here = resources.files("openrl.ledger")
-    heads = ((here / name).read_text() for name in ("rows.lua", "lines.lua", "joins.lua", "batches.lua"))
-    head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
-    names = (
-        *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
-        *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
-        *("census", "life"),
-        *("open_batch", "close_batch", "call_off"),
-    )
-    return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in names}
+        return sweep(self._scripts, self._shelving, self._after, self._limits, self._worn_out)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, SamplerId, TenantId
-from openrl.domain.op import Action, Op, RewardOp, SampleOp, TrainOp
+from openrl.domain.op import Action, Bell, Op, RewardOp, SampleOp, TrainAction, TrainOp, policy_of
 from openrl.domain.outcome import Result
 from openrl.domain.rollout import Graded
 from openrl.ledger import codec
@@ -35,6 +35,18 @@ def shape_fields(op: Op) -> Fields:
 
 def batch_of(op: Op) -> str:
     return "" if isinstance(op, TrainOp) else op.batch or ""
+
+
+def append_fields(op: Op, bell: Bell, body: bytes | None) -> Fields:
+    """What `append.lua` takes of an op; its body is on the shelf where it is None. Raises FieldInvalid."""
+    policy = policy_of(op)
+    needs: Fields = ("policy", policy) if policy is not None else ()
+    place: Fields = ("body_at", "shelf") if body is None else ("body_at", "inline", "body", body)
+    owner = "" if isinstance(op, TrainOp) else op.owner
+    return (
+        *(op.id, op.once, op.tenant, *turn_fields(op), bell.line, owner, policy or "", join_field(op), batch_of(op)),
+        *("kind", op.action.kind, "bell", codec.encode(bell), *shape_fields(op), *needs, *place),
+    )
 
 
 def join_field(op: Op) -> bytes:
@@ -69,6 +81,12 @@ def op_of(op_id: OpId, shape: Sequence[bytes | None], body: bytes) -> Op:
     if sampler:
         return SampleOp(sampler=SamplerId(sampler), number=int(number), **common)
     return RewardOp(label=label, **common)
+
+
+def journaled_op(op_id: OpId, run: RunId, shape: Sequence[bytes], body: bytes) -> TrainOp:
+    kind, tenant, turn = (part.decode() for part in shape)
+    action = cast(TrainAction, codec.decode(kind, body))
+    return TrainOp(id=op_id, tenant=TenantId(tenant), run=run, turn=int(turn), action=action)
 
 
 def batch_fields(batch: Batch) -> Fields:

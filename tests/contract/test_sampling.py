@@ -108,7 +108,7 @@ def test_a_sampler_whose_weights_were_removed_says_so_at_once_and_the_newest_goe
             with pytest.raises(tinker.NotFoundError, match=r"were removed.*save_weights_for_sampler\(name\)"):
                 removed.sample(PROMPT, 1, once).result(timeout=10)
         services._samplers._kept.clear()  # as a day later: the catalog alone knows
-        services.ledger._policies._retired.clear()
+        services.ledger._rows.policies._retired.clear()
     for left in (clients[3], training.create_sampling_client(named).result()):
         assert left.sample(PROMPT, 1, once).result().sequences
 
@@ -127,7 +127,7 @@ def test_samplers_of_a_checkpoint_that_was_deleted_or_written_over_say_so_at_onc
     for path in paths[:2]:
         rest.delete_checkpoint_from_tinker_path(path).result()
     training.save_state("over", overwrite=True).result()
-    remembered = gateway.services._samplers._kept, gateway.services.ledger._policies._retired
+    remembered = gateway.services._samplers._kept, gateway.services.ledger._rows.policies._retired
     for known in ({}, *remembered):
         known.clear()
         for sampler in samplers:

@@ -12,7 +12,8 @@ from openrl.domain.ids import DepotKey, OpId, RunId, TenantId, WorkerId
 from openrl.domain.op import Status
 from openrl.domain.outcome import Failure, StepResult
 from openrl.ledger.port import Limits
-from openrl.ledger.redis import RedisLedger, lapse
+from openrl.ledger.redis import RedisLedger
+from openrl.ledger.scripts import lapse
 
 BIG = 20_000  #: tokens; 80 kB
 
@@ -115,11 +116,16 @@ def test_a_shelf_that_will_not_delete_does_not_undo_a_settlement(redis_scene, ca
 
 
 # ------------------------------------------------------------------------------------------------ bells
-def test_the_row_is_there_when_the_bell_rings(redis_scene):
+def test_the_row_is_there_when_the_bell_rings(client, new_scene):
     seen = []
-    redis_scene.ledger._ring = lambda bell: seen.append(redis_scene.ledger.read(bell.op).status)
-    first, _ = redis_scene.turn(0), redis_scene.turn(1)
-    redis_scene.finish(first)
+
+    class Looking(new_scene):
+        def ring(self, bell):
+            seen.append(self.ledger.read(bell.op).status)
+
+    scene = Looking().on_redis(client)
+    first, _ = scene.turn(0), scene.turn(1)
+    scene.finish(first)
     assert seen == [Status.WAITING, Status.WAITING]
 
 

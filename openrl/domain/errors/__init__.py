@@ -1,0 +1,122 @@
+"""Errors by who can put them right.
+
+    OpenRLError
+    ├── CallerError    asking again won't help
+    ├── PassingError   time will help
+    └── OperatorError  a human at the machine helps
+
+A leaf takes the facts, passes them to `super().__init__` and builds its sentence in `__str__`, so that it survives
+pickling. Catch by branch, at a border (desk, route, supervisor).
+"""
+
+from openrl.domain.errors.branches import (
+    CallerError,
+    NotFoundError,
+    OpenRLError,
+    OperatorError,
+    PassingError,
+)
+from openrl.domain.errors.installation import (
+    BaseModelMissing,
+    BytesLost,
+    CatalogUnreachable,
+    DepotDamaged,
+    DepotUnreachable,
+    ModelUnsupported,
+    SettingInvalid,
+)
+from openrl.domain.errors.missing import (
+    BatchNotFound,
+    CheckpointMissing,
+    KeyNotFound,
+    MemberUnknown,
+    OpNotFound,
+    RunNotFound,
+    SamplerNotFound,
+    SessionNotFound,
+    WeightsRemoved,
+)
+from openrl.domain.errors.op import (
+    ClaimLost,
+    LeaseLost,
+    LedgerUnreachable,
+    MemberFailed,
+    NoRoomForBatch,
+    OpCancelled,
+    TooManyWaiting,
+    TurnPassed,
+    TurnUnsettled,
+    WornOut,
+)
+from openrl.domain.errors.request import (
+    BodyInvalid,
+    BodyTooLarge,
+    FieldInvalid,
+    KeyRejected,
+    ModelUnknown,
+    RewardUnknown,
+)
+from openrl.domain.errors.weights import (
+    AdapterUnsupported,
+    CheckpointExists,
+    GradientNotFinite,
+    RunLost,
+    UpdateNotFinite,
+    WeightsNotArrived,
+    WeightsUnsupported,
+)
+from openrl.domain.errors.worker import (
+    Draining,
+    EngineBusy,
+    NoWorker,
+)
+
+__all__ = [
+    "AdapterUnsupported",
+    "BaseModelMissing",
+    "BatchNotFound",
+    "BodyInvalid",
+    "BodyTooLarge",
+    "BytesLost",
+    "CallerError",
+    "CatalogUnreachable",
+    "CheckpointExists",
+    "CheckpointMissing",
+    "ClaimLost",
+    "DepotDamaged",
+    "DepotUnreachable",
+    "Draining",
+    "EngineBusy",
+    "FieldInvalid",
+    "GradientNotFinite",
+    "KeyNotFound",
+    "KeyRejected",
+    "LeaseLost",
+    "LedgerUnreachable",
+    "MemberFailed",
+    "MemberUnknown",
+    "ModelUnknown",
+    "ModelUnsupported",
+    "NoRoomForBatch",
+    "NoWorker",
+    "NotFoundError",
+    "OpCancelled",
+    "OpNotFound",
+    "OpenRLError",
+    "OperatorError",
+    "PassingError",
+    "RewardUnknown",
+    "RunLost",
+    "RunNotFound",
+    "SamplerNotFound",
+    "SessionNotFound",
+    "SettingInvalid",
+    "TooManyWaiting",
+    "TurnPassed",
+    "TurnUnsettled",
+    "UpdateNotFinite",
+    "WeightsNotArrived",
+    "WeightsRemoved",
+    "WeightsUnsupported",
+    "WornOut",
+]
