@@ -1,7 +1,7 @@
 """How ops come into the ledger in Redis: their bodies to the shelf first, where these are big, then their rows."""
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from openrl.domain.errors import MemberUnknown, TooManyWaiting, TurnPassed, WeightsRemoved
@@ -33,7 +33,7 @@ class Incoming:
     def _append(self, some: Sequence[tuple[Op, Bell]]) -> list[OpId]:
         bodies = [self._shelved(op) for op, _ in some]
         rows = [append_fields(op, bell, body) for (op, bell), body in zip(some, bodies, strict=True)]
-        fields = (field for row in rows for field in (len(row), *row))
+        fields = chain.from_iterable((len(row), *row) for row in rows)
         answers, bells, spent = self._scripts.call("append", self._max_waiting, *fields)
         self._follow_up.do(bells, spent)
         each = zip(some, bodies, answers, strict=True)
