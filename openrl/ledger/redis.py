@@ -26,7 +26,7 @@ from openrl.domain.op import Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
-from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_life, take_census, waits_seconds
+from openrl.ledger.census import Life, QueueLoad, read_life, take_census, waits_seconds
 from openrl.ledger.follow_up import FollowUp
 from openrl.ledger.incoming import Incoming
 from openrl.ledger.keys import Keys
@@ -246,7 +246,7 @@ class RedisLedger:
         return take_census(lambda *page: self._call("census", *page))
 
     def life(self, op_id: OpId) -> Life | None:
-        return read_life(self._call("life", op_id, MEMBERS_TOLD))
+        return read_life(self._call("life", op_id))
 
     def waiting(self, tenant: TenantId) -> int:
         with told_apart():

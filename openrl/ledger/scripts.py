@@ -10,6 +10,7 @@ from typing import Any, Final
 import redis
 
 from openrl.domain.ids import WorkerId
+from openrl.ledger.census import MEMBERS_TOLD
 from openrl.ledger.outage import told_apart
 from openrl.ledger.port import BELLS_AT_ONCE, UNSERVED_SLOTS
 
@@ -52,5 +53,6 @@ def lapse(client: redis.Redis, holder: WorkerId, prefix: str = "openrl:") -> Non
 def _registered(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
     heads = ((here / name).read_text() for name in _HEADS)
-    head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
+    numbers = {"UNSERVED_SLOTS": UNSERVED_SLOTS, "BELLS_AT_ONCE": BELLS_AT_ONCE, "MEMBERS_TOLD": MEMBERS_TOLD}
+    head = "\n".join((*(f"local {name} = {number}" for name, number in numbers.items()), *heads, ""))
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in _NAMES}
