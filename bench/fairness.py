@@ -54,7 +54,7 @@ class Tenant:
     def __init__(self, server: Served, api_key: str, max_tokens: int) -> None:
         self._model, self._max_tokens = server.model, max_tokens
         self._client = openrl.Client(server.url, api_key)
-        self._http = httpx.Client(base_url=f"{server.url}/openrl/v1/ops", headers={"x-api-key": api_key})
+        self._http = httpx.Client(base_url=f"{server.url}/openrl/v1/ops", headers={"x-api-key": api_key}, timeout=60)
 
     def batch(self, prompts: int) -> Batch:
         """A rollout of each prompt."""
