@@ -39,7 +39,7 @@ class Model:
 def torch_side(name: str, model: Model, args: argparse.Namespace, policies: int = 0) -> Iterator[Load]:
     """A side of `sample_load.py`, ready to serve."""
     options = ["--side", name, "--policies", str(policies), "--rank", str(args.rank)]
-    env = {"OMP_NUM_THREADS": str(model.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    env = {"OMP_NUM_THREADS": str(model.threads)}  # threads wait as OpenMP lets them: nobody else wants the cores
     with _side(sys.executable, "sample_load.py", model, options, env, args.limit) as load:
         yield load
 

@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from workers.model.attention_rows import APART, Shape, attention_trial, row_by_row
+from workers.model.attention_rows import BANDS, Shape, attention_trial, in_bands
 from workers.model.folding import Folding
 
 #: The name under which Transformers' models find this attention. It must not contain "sdpa": families whose scores are
@@ -44,9 +44,9 @@ def attend(
         return _folded(module, query, key, value, folding, kw), None
     if attention_mask is None and query.shape[2] == key.shape[2] and _gains(query, key, value) and _plain(module, kw):
         return _ours(query, key, value, None, kw), None
-    if attention_mask is not None and (lengths := APART.get()) is not None:
-        return row_by_row(
-            lambda q, k, v, mask: _plainly(module, q, k, v, mask, kw), query, key, value, attention_mask, lengths
+    if attention_mask is not None and (bands := BANDS.get()) is not None:
+        return in_bands(
+            lambda q, k, v, mask: _plainly(module, q, k, v, mask, kw), query, key, value, attention_mask, bands
         ), None
     return _plainly(module, query, key, value, attention_mask, kw), None
 

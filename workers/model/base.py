@@ -1,7 +1,7 @@
 """The frozen base model, with room for adapters at every linear layer. Train and sample engines share one."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from functools import partial
@@ -17,7 +17,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from openrl.domain.errors import BaseModelMissing, ModelUnsupported
 from workers.model import attention
 from workers.model.alike import Alike
-from workers.model.attention_rows import APART
 from workers.model.folding import Folding
 from workers.model.layout import Group, ModelLayout, Target
 from workers.model.lora import CurrentMix, Mix, MultiLoraLinear, SteadyActivation
@@ -104,18 +103,20 @@ class BaseModel:
             self._current.mix = before
 
     @contextmanager
-    def steady(self, lengths: Sequence[int]) -> Iterator[None]:
-        """Inside, a decode step gives each row the same bits whatever rows are beside it: one token a row, of
-        `lengths` tokens with it, over keys that fill whole blocks of LENGTH. The mix must keep to that as well."""
-        config = self.module.config.get_text_config()
-        together = self.alike.known("attention", lambda: attention.rows_are_alike(config, self.dtype, self.device))
-        token = APART.set(None if together else lengths)
+    def steady(self) -> Iterator[None]:
+        """Inside, a decode step of one token a row gives each row the same bits whatever rows are beside it. The mix
+        must keep to that as well, and the rows attend each by itself unless they `attend_alike`."""
         self._current.alike = self.alike
         try:
             yield
         finally:
             self._current.alike = None
-            APART.reset(token)
+
+    @property
+    def attend_alike(self) -> bool:
+        """Whether rows of a decode step attend to the same bits whatever rows are in a band with them."""
+        config = self.module.config.get_text_config()
+        return self.alike.known("attention", lambda: attention.rows_are_alike(config, self.dtype, self.device))
 
     @contextmanager
     def recomputing(self, wanted: bool) -> Iterator[None]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from openrl.domain.ids import DepotKey
+from workers.sample.torch.bands import arranged
 from workers.sample.torch.cache import SlotCache, bucket
 from workers.sample.torch.rows import Row
 from workers.sample.torch.strands import LEAST, Strand, Tokens, nearest
@@ -94,6 +95,18 @@ class Table:
     def lengthen(self, length: int) -> None:
         """The longest row is about to have `length` tokens."""
         self._grow(len(self) + sum(self._starting.values()), length)
+
+    def arrange(self, worth: int) -> list[range]:
+        """Move rows of similar length together; which rows these are, see `bands`."""
+        bands, moves = arranged([row.position + 1 for row in self.rows], worth)
+        if moves:
+            length = max(self._at(source).length for source in moves.values())
+            self.cache.move([*moves.values()], [*moves], length)
+            movers = [(target, self.rows[source], self._at(source)) for target, source in moves.items()]
+            for target, row, strand in movers:
+                self.rows[target] = row
+                self._put(strand, target)
+        return bands
 
     def remove(self, slots: Collection[int]) -> list[Row]:
         """Take rows out; the last of those that stay move into their places, all at once. The strands stay, at rest,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.sample.torch import gate, starts
+from workers.sample.torch import decode_pass, gate, starts
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,17 @@ def test_samples_go_on_while_a_long_seeded_prompt_is_computed(lab, engines):
     lab.finish(engine, late)
 
 
-def test_rows_without_a_seed_are_decoded_the_quick_way(lab, monkeypatch):
-    base = lab.base()
-    steady = []
-    whole = base.steady
-    monkeypatch.setattr(base, "steady", lambda lengths: steady.append(list(lengths)) or whole(lengths))
+@pytest.mark.parametrize("alike", [True, False])
+def test_rows_without_a_seed_are_decoded_the_quick_way(lab, monkeypatch, alike):
+    base = lab.fresh()
+    monkeypatch.setattr("workers.model.attention.rows_are_alike", lambda *_: alike)
+    steady, whole = [], base.steady
+    bands, banded = [], decode_pass.banded
+    monkeypatch.setattr(base, "steady", lambda: steady.append(True) or whole())
+    monkeypatch.setattr(decode_pass, "banded", lambda some: bands.append([b.rows.stop for b in some]) or banded(some))
     engine = lab.engine(base)
     lab.run(engine, lab.ask([5, 6, 7], 3), lab.ask([5, 6, 7], 3, temperature=0.0))
-    assert steady == []
+    assert (steady, bands) == ([], [[2], [2]])
+    bands.clear()
     lab.run(engine, lab.ask([5, 6, 7], 3, seed=1), lab.ask([5, 6], 3))
-    assert steady in ([[3 + 1, 2 + 1], [3 + 2, 2 + 2]], [[2 + 1, 3 + 1], [2 + 2, 3 + 2]])
+    assert (steady, bands) == ([True, True], [[2], [2]] if alike else [[1, 2], [1, 2]])

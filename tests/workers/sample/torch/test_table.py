@@ -170,3 +170,17 @@ def test_strands_of_policies_that_are_unwanted_are_dropped(lab, table):
     table.remove([0])
     table.forget(lambda policy: policy is None)
     assert resting(table) == [] and not any(table._strands)
+
+
+def test_rows_of_similar_length_are_moved_together(lab, table):
+    rows = [
+        row
+        for token, length in ((5, 40), (6, 100), (7, 42), (8, 101))
+        for row in start(lab, table, token, length=length)
+    ]
+    assert table.arrange(0) == [range(2), range(2, 4)]
+    assert {int(row.strand.prompt[0]) for row in table.rows[:2]} == {6, 8}
+    assert {int(row.strand.prompt[0]) for row in table.rows[2:]} == {5, 7}
+    assert set(table.rows) == set(rows)
+    checked(table)
+    assert table.arrange(1 << 30) == [range(4)]
