@@ -21,8 +21,10 @@ Ring = Callable[[Bell], None]
 
 #: Of a line that no live worker listens to: some bells wait there for the worker that comes, the rest come with it.
 UNSERVED_SLOTS: Final = 8
-#: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
-BELLS_AT_ONCE: Final = 16
+#: Unclaimed bells of a tenant in a line, of which it has one for so many slots: enough to keep workers busy, and few to
+#: wait behind in a queue. So many at least.
+SLOTS_FOR_A_BELL: Final = 16
+BELLS_AT_LEAST: Final = 8
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
 CALLED_OFF_AT_ONCE: Final = 100  #: ops of a batch; others wait for the ledger until all of them are through
 POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
@@ -113,7 +115,7 @@ class Swept:
 class Ledger(Protocol):
     def append(self, op: Op, bell: Bell) -> OpId:
         """Record an op and ring it if its turn has come. Where its bell names a line it is rung while its tenant has
-        fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
+        fewer ops out (rung or held) than the line has free slots, and few of them (`lines.bells_at_once`) unclaimed; it
         stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
         between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
         else. Where it names others in `after` all that begins when the last of them has settled, and until it has

@@ -12,7 +12,7 @@ import redis
 from openrl.domain.ids import WorkerId
 from openrl.ledger.census import MEMBERS_TOLD
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import BELLS_AT_ONCE, UNSERVED_SLOTS
+from openrl.ledger.port import BELLS_AT_LEAST, SLOTS_FOR_A_BELL, UNSERVED_SLOTS
 
 _HEADS: Final = ("rows.lua", "lines.lua", "joins.lua", "batches.lua")
 _NAMES: Final = (
@@ -53,6 +53,7 @@ def lapse(client: redis.Redis, holder: WorkerId, prefix: str = "openrl:") -> Non
 def _registered(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
     heads = ((here / name).read_text() for name in _HEADS)
-    numbers = {"UNSERVED_SLOTS": UNSERVED_SLOTS, "BELLS_AT_ONCE": BELLS_AT_ONCE, "MEMBERS_TOLD": MEMBERS_TOLD}
+    bells = {"SLOTS_FOR_A_BELL": SLOTS_FOR_A_BELL, "BELLS_AT_LEAST": BELLS_AT_LEAST}
+    numbers = {"UNSERVED_SLOTS": UNSERVED_SLOTS, "MEMBERS_TOLD": MEMBERS_TOLD, **bells}
     head = "\n".join((*(f"local {name} = {number}" for name, number in numbers.items()), *heads, ""))
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in _NAMES}
