@@ -29,7 +29,7 @@ from openrl.client import Batch
 
 WARM_UP = 5
 ANSWER = {"answer": 7}
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 LIMIT_SECONDS = 3600.0
 
 

@@ -169,6 +169,14 @@ def test_a_batch_of_which_only_a_part_came_is_forgotten_too(stage):
     assert scene.ledger.batch(B) is None and scene.ledger.waiting(ANNA) == 0
 
 
+def test_the_ids_of_a_batchs_ops_are_kept_until_the_last_has_settled(redis_scene, client):
+    redis_scene.open_batch(1)
+    group = redis_scene.group(0)
+    assert client.lrange("openrl:batch:b:ops", 0, -1) == [op.encode() for op in group]
+    score(redis_scene, group, 1.0)
+    assert not client.exists("openrl:batch:b:ops")
+
+
 def test_nothing_is_left_in_redis_of_a_batch_that_expired(redis_scene, client):
     scene = redis_scene
     scene.open_batch(1)
