@@ -14,7 +14,7 @@ from openrl.domain.outcome import Scores
 from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken
 from openrl.ledger.port import Held
 from openrl.rewards import Declared, RewardResult
-from workers.reward.grading import Grading
+from workers.reward.grading import Grading, Overrun
 from workers.reward.memo import Memo, key_of
 from workers.reward.sandbox.nursery import Nursery
 from workers.reward.sandbox.pool import Pool
@@ -37,8 +37,7 @@ class RewardWork:
         assert isinstance(held.op, RewardOp) and isinstance(held.op.action, ScoreTexts)
         declared = self._declared(held.op.action.reward)
         try:
-            with self._grading(held.op, held.op.action, declared) as grading:
-                results = self._results(grading, declared, held.op.action)
+            results = self._results(held.op, held.op.action, declared)
         except GraderFailed as error:
             log.warning("%s", error, extra={"action": "score", "op": held.op.id, "attempt": held.attempt})
             if held.attempt >= self._max_attempts:
@@ -84,18 +83,35 @@ class RewardWork:
                 with self._lock:
                     del self._gradings[op.id]
 
-    def _results(self, grading: Grading, declared: Declared, action: ScoreTexts) -> list[RewardResult]:
+    def _results(self, op: RewardOp, action: ScoreTexts, declared: Declared) -> list[RewardResult]:
+        """A text that takes up its time ends its child; the texts behind it are scored by another."""
         keys = _keys(declared, action)
         kept = {at: result for at, key in enumerate(keys) if (result := self._memo.get(key)) is not None}
-        missing = [at for at in range(len(action.texts)) if at not in kept]
         until = time.monotonic() + OP_SECONDS
-        for at, result in zip(missing, grading.scores(missing), strict=True):
-            if time.monotonic() > until:
-                raise FieldInvalid("texts", f"a request gets {OP_SECONDS:g} s and {at} texts took them; send fewer")
-            kept[at] = result
-            if keys:
-                self._memo.put(keys[at], result)
+        while missing := [at for at in range(len(action.texts)) if at not in kept]:
+            try:
+                with self._grading(op, action, declared) as grading:
+                    for at, result in zip(missing, grading.scores(missing), strict=True):
+                        _require_time(until, at)
+                        kept[at] = result
+                        if keys:
+                            self._memo.put(keys[at], result)
+            except Overrun as overrun:
+                _require_time(until, overrun.at)
+                kept[overrun.at] = _overrun(declared, overrun.at)
         return [kept[at] for at in range(len(action.texts))]
+
+
+def _require_time(until: float, at: int) -> None:
+    if time.monotonic() > until:
+        raise FieldInvalid("texts", f"a request gets {OP_SECONDS:g} s and {at} texts took them; send fewer")
+
+
+def _overrun(declared: Declared, at: int) -> RewardResult:
+    """What the function says that such a text is worth. Raises GraderFailed where it says nothing."""
+    if declared.overrun is None:
+        raise GraderFailed(f"texts[{at}]", f"took longer than {declared.seconds:g} s")
+    return RewardResult(declared.overrun, info={"ending": "time"})
 
 
 def _keys(declared: Declared, action: ScoreTexts) -> list[bytes]:

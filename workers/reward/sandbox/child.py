@@ -18,14 +18,16 @@ _NAMES: Final = 32  #: of parts, and of words of info
 
 def scoring(pipe: socket.socket, catalogue: Catalogue) -> None:
     """One text after the other, until there are none to come. Only functions see what is scored; model output is data
-    here."""
+    here. What is asked without a context has that of the text before."""
     execution.connect(pipe)
+    context: dict[str, str] = {}
     while True:
         try:
             asked = frames.receive(pipe, MOST_BYTES)
         except frames.Ended:
             return
-        frames.send(pipe, _scored(catalogue.functions[asked["reward"]], asked))
+        context = asked.get("context", context)
+        frames.send(pipe, _scored(catalogue.functions[asked["reward"]], asked | {"context": dict(context)}))
 
 
 def _scored(function: RewardFunction, asked: dict[str, Any]) -> dict[str, Any]:
@@ -44,12 +46,17 @@ def _plain(result: RewardResult) -> dict[str, Any]:
     """Raises ValueError for a number that is none, or too much of it."""
     if max(len(result.parts), len(result.info)) > _NAMES:
         raise ValueError(f"it answered more than {_NAMES} parts or words of info")
-    value, parts = float(result.value), {str(name): float(part) for name, part in result.parts.items()}
+    value, parts = float(result.value), {_legible(name): float(part) for name, part in result.parts.items()}
     for number in (value, *parts.values()):
         if not math.isfinite(number):
             raise ValueError(f"it answered {number}, which is no score")
-    info = {str(name): str(word)[:_WORDS] for name, word in result.info.items()}
+    info = {_legible(name): _legible(word)[:_WORDS] for name, word in result.info.items()}
     return {"value": value, "parts": parts, "info": info}
+
+
+def _legible(word: object) -> str:
+    """As UTF-8 can spell it: half of a surrogate pair, which model output may bring into a word, becomes `?`."""
+    return str(word).encode("utf-8", "replace").decode()
 
 
 def executing(pipe: socket.socket, _catalogue: Catalogue) -> None:

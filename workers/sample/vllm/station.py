@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 EXIT_SECONDS = 10.0  #: that a worker without an engine gets to hand back what it holds
 BROKEN = 70  #: its exit status (sysexits' EX_SOFTWARE)
 MOST_LORAS, MOST_CPU_LORAS = 8, 64
-LINED_UP = 8  #: one more sample in vLLM for so many that it draws at once, to begin in the step after one ends
 
 
 def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
@@ -54,7 +53,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
             facts=facts,
             decode=lambda tokens: str(tokenizer.decode(tokens)),
             adapters=adapters,
-            places=wish.max_rows + max(1, wish.max_rows // LINED_UP),
+            places=wish.places,
             died=lambda: _leave(here, family),
         )
         family += psutil.Process().children(recursive=True)
