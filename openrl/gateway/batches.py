@@ -4,6 +4,7 @@ All ids follow from tenant and key, so a resend meets what there is of the batch
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from openrl.domain.errors import BatchNotFound, FieldInvalid, OpCancelled, WeightsRemoved
+from openrl.domain.errors import BatchNotFound, FieldInvalid, OpCancelled, PassingError, WeightsRemoved
 from openrl.domain.ids import BatchId, OpId, SamplerId, TenantId
 from openrl.domain.op import Bell, Op, RewardOp, SampleOp
 from openrl.domain.rollout import After, OnFailure, RollOut, ScoreGroup
@@ -26,6 +27,7 @@ from queues.lanes import bell_of
 
 log = logging.getLogger(__name__)
 
+CALLING_OFF_SECONDS: Final = 0.5  #: that whoever calls a batch off waits for it
 OPS_EACH: Final = 2  #: a group's sample op and its reward op
 
 
@@ -123,12 +125,24 @@ def batch_of(services: Services, tenant: TenantId, batch_id: BatchId) -> Batch:
 
 
 def call_off(services: Services, batch: Batch) -> Batch:
-    """Cancel what has not settled. Rewards first: without their samples they would be worked on."""
-    services.ledger.close_batch(batch.id)
-    numbers = range(batch.groups)
-    ops = (op for number in numbers for op in (reward_id(batch.id, number), sample_id(batch.id, number)))
-    services.ledger.cancel_all(ops, OpCancelled())
+    """Cancel what has not settled: all of it within CALLING_OFF_SECONDS, or the rest behind the caller's back. Answers
+    the batch as it stands."""
+    services.ledger.close_batch(batch.id, OpCancelled())
+    until = time.monotonic() + CALLING_OFF_SECONDS
+    while services.ledger.call_off(batch.id):
+        if time.monotonic() > until:
+            services.pool.submit(_call_off_rest, services, batch.id)
+            break
     return services.ledger.batch(batch.id) or batch
+
+
+def _call_off_rest(services: Services, batch: BatchId) -> None:
+    """Should this end early, with the gateway or because the ledger is away, the ledger's sweeps see to it."""
+    try:
+        while services.ledger.call_off(batch):
+            pass
+    except PassingError as error:
+        log.warning("left to the sweeps: %s", error, extra={"action": "call_off", "batch": batch})
 
 
 def group_of(services: Services, batch: Batch, op_id: OpId) -> dict[str, Any]:
