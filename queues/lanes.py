@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from functools import lru_cache
 from zlib import crc32
 
 from openrl.domain.judge import AskJudge
@@ -30,6 +31,7 @@ REWARD_TASK = f"reward.{ScoreTexts.kind}"
 REWARD_LINE = "reward"
 
 
+@lru_cache(maxsize=256)
 def slug(model: str) -> str:
     """A queue-safe name of a base model: readable, and unique by a digest of the exact name."""
     readable = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[-40:]

@@ -4,6 +4,7 @@ All ids follow from tenant and key, so a resend meets what there is of the batch
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -12,14 +13,14 @@ from typing import Any, Final
 
 import orjson
 
-from openrl.domain.errors import BatchNotFound, FieldInvalid, OpCancelled, WeightsRemoved
+from openrl.domain.errors import BatchNotFound, FieldInvalid, OpCancelled, PassingError, WeightsRemoved
 from openrl.domain.ids import BatchId, OpId, TenantId
 from openrl.domain.judge import AskJudge
 from openrl.domain.op import Bell, Op
 from openrl.gateway.admission import digest
 from openrl.gateway.offers import require_offered
 from openrl.gateway.policies import Policy, policy_of
-from openrl.gateway.rollout_ops import Groups, judge_id, judge_owner, number_of, reward_id, sample_id
+from openrl.gateway.rollout_ops import Groups, judge_id, judge_owner, number_of, sample_id
 from openrl.gateway.services import Services
 from openrl.ledger.batches import Batch
 from openrl.wire.groups import dropped_by_reason, group_fields, reward_fields
@@ -29,6 +30,7 @@ from openrl.wire.rollouts import RolloutRequest, to_rewards, to_rollouts
 
 log = logging.getLogger(__name__)
 
+CALLING_OFF_SECONDS: Final = 0.5  #: that whoever calls a batch off waits for it
 OPS_EACH: Final = 2  #: a group's sample op and its reward op; its judge's is one more
 
 
@@ -145,12 +147,24 @@ def batch_of(services: Services, tenant: TenantId, batch_id: BatchId) -> Batch:
 
 
 def call_off(services: Services, batch: Batch) -> Batch:
-    """Cancel what has not settled. Rewards first: without their samples they would be worked on."""
-    services.ledger.close_batch(batch.id)
-    ids = (reward_id, judge_id, sample_id) if Note.of(batch).judge is not None else (reward_id, sample_id)
-    ops = (id_of(batch.id, number) for number in range(batch.groups) for id_of in ids)
-    services.ledger.cancel_all(ops, OpCancelled())
+    """Cancel what has not settled: all of it within CALLING_OFF_SECONDS, or the rest behind the caller's back. Answers
+    the batch as it stands."""
+    services.ledger.close_batch(batch.id, OpCancelled())
+    until = time.monotonic() + CALLING_OFF_SECONDS
+    while services.ledger.call_off(batch.id):
+        if time.monotonic() > until:
+            services.pool.submit(_call_off_rest, services, batch.id)
+            break
     return services.ledger.batch(batch.id) or batch
+
+
+def _call_off_rest(services: Services, batch: BatchId) -> None:
+    """Should this end early, with the gateway or because the ledger is away, the ledger's sweeps see to it."""
+    try:
+        while services.ledger.call_off(batch):
+            pass
+    except PassingError as error:
+        log.warning("left to the sweeps: %s", error, extra={"action": "call_off", "batch": batch})
 
 
 def group_of(services: Services, batch: Batch, op_id: OpId) -> dict[str, Any]:

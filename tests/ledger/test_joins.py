@@ -229,4 +229,4 @@ def test_nothing_is_left_in_redis_of_joins_that_ended(redis_scene, client):
     scene.finish(member)
     scene.finish(joined)
     assert not client.exists(f"openrl:joined:{member}", "openrl:joins")
-    assert not client.hmget(f"openrl:op:{joined}", "after", "pending", "on_failure")[0]
+    assert client.hmget(f"openrl:op:{joined}", "pending", "on_failure") == [None, None]
