@@ -8,7 +8,7 @@ VLLM := .venv-vllm
 DEMO := .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit live cookbook vllm lint types imports format clean
+.PHONY: help install demo test unit live cookbook vllm contract lint types imports format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -54,9 +54,11 @@ $(COOKBOOK)/.installed: constraints.txt
 	$(COOKBOOK)/bin/pip install --quiet -c constraints.txt 'tinker-cookbook[math-rl]'
 	@touch $@
 
-vllm: install $(VLLM)/.installed ## Tests with vLLM on the CPU, in an environment of its own
-	$(VLLM)/bin/python -m pytest -m vllm tests/workers/sample/contract tests/workers/sample/vllm
+vllm: install contract ## Tests with vLLM on the CPU, in an environment of its own
 	SAMPLER_PYTHON=$(VLLM)/bin/python $(BIN)/pytest -m vllm tests/live
+
+contract: $(VLLM)/.installed ## Those of them that start no server
+	$(VLLM)/bin/python -m pytest -m vllm tests/workers/sample/contract tests/workers/sample/vllm
 
 # Its packages for images and sound do not go with torch's CPU build, and no language model needs them.
 $(VLLM)/.installed: pyproject.toml constraints.txt

@@ -74,6 +74,10 @@ class Load:
     def go(self) -> None:
         self._say("go")
 
+    def stop(self) -> None:
+        """For one that ends at a signal only."""
+        self._process.terminate()
+
     def ask(self, **facts: Any) -> None:
         """For a load that is told what to do, time after time; nothing at all ends it."""
         self._say(json.dumps(facts) if facts else "")

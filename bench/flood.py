@@ -85,7 +85,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How far the sample engines had come when their workers last told; sums over the workers."""
+    """How far the sample engines of the model had come when their workers last told; sums over the workers."""
 
     seconds: float  #: the workers' own clocks
     steps: int
@@ -97,7 +97,8 @@ def steps_of(server: Served, after: float = 0.0) -> Steps:
     request = urllib.request.Request(f"{server.url}/openrl/v1/workers", headers={"X-API-Key": server.api_key})
     while True:
         with urllib.request.urlopen(request, timeout=30) as answer:
-            uses = [worker["use"] for worker in json.load(answer) if worker["use"] and worker["role"] != "train"]
+            workers = [worker for worker in json.load(answer) if server.model in worker["models"]]
+        uses = [worker["use"] for worker in workers if worker["use"] and worker["role"] != "train"]
         if not uses:
             raise SystemExit("no worker tells of its sampling: a round cannot be measured")
         told = Steps(

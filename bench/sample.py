@@ -11,7 +11,7 @@ import argparse
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from driving import Load, showing
 from flood import measure, two_tenants
 from rich.progress import Progress
 from rig import Report, add_report
-from sides import Model, Served, serve, torch_side, vllm_side
+from sides import Model, Served, serve, torch_side, vllm_side, worker_side
 from transformers import AutoConfig
 
 from openrl import config
@@ -32,6 +32,7 @@ from workers.model.devices import choose_dtype
 
 MODELS = ("tiny", "smollm2-135m")
 WITH_VLLM = frozenset({"smollm2-135m"})  #: heads of 16 as the tiny model's are none of vLLM's sizes
+VLLM_SIDES = ("vllm", "worker", "bare")
 POLICIES = 8
 IN_FLIGHT = 32  #: requests at once, against vLLM
 SPREAD = 1 / 3  #: of the time that all asks take: when the last one comes
@@ -44,6 +45,10 @@ RATIOS = {
     "cb_ratio": ("over_time", "batching"),
     "adapters_ratio": ("adapters", "over_time"),
     "vllm_cpu_ratio": ("in_flight", "vllm"),
+    "vllm_worker_ratio": ("worker", "bare"),
+    "vllm_worker_adapters_ratio": ("worker_adapters", "bare_adapters"),
+    "vllm_worker_silent_ratio": ("worker", "bare_silent"),
+    "vllm_worker_compiled_ratio": ("worker", "vllm"),
 }
 
 
@@ -54,6 +59,7 @@ class Turn:
     side: str
     asks: Callable[[int], list[Ask]]  #: of a round
     in_flight: int | None = None
+    tells: bool = True  #: log-probabilities of what it draws, where it could leave them out
 
 
 def plan(args: argparse.Namespace, model: str, vocab: int, seconds: float) -> dict[str, Turn]:
@@ -79,15 +85,25 @@ def plan(args: argparse.Namespace, model: str, vocab: int, seconds: float) -> di
         "batching": Turn("batching", over_time),
         "serial": Turn("serial", some_at_once),
         "in_flight": Turn("openrl", at_once, IN_FLIGHT),
-        "vllm": Turn("vllm", at_once, IN_FLIGHT),
+        "vllm": Turn("vllm", at_once, IN_FLIGHT, tells=False),
+        "worker": Turn("worker", at_once, IN_FLIGHT),
+        "bare": Turn("bare", at_once, IN_FLIGHT),
+        "bare_silent": Turn("bare", at_once, IN_FLIGHT, tells=False),
+        "worker_adapters": Turn("worker", lambda round_: over_policies(at_once(round_), POLICIES), IN_FLIGHT),
+        "bare_adapters": Turn("bare", lambda round_: over_policies(at_once(round_), POLICIES), IN_FLIGHT),
         "probed": Turn("openrl", probed),
         "idle": Turn("openrl", lambda round_: probes(args.probes, vocab, round_=round_, seconds=0), 1),
     }
-    return turns if args.vllm_python and model in WITH_VLLM else without(turns, "in_flight", "vllm")
+    left_out = () if args.vllm_python and model in WITH_VLLM else (*VLLM_SIDES, "in_flight")
+    return {name: turn for name, turn in turns.items() if not {name, turn.side}.intersection(left_out)}
 
 
-def without(turns: dict[str, Turn], *names: str) -> dict[str, Turn]:
-    return {name: turn for name, turn in turns.items() if name not in names}
+def chosen(turns: dict[str, Turn], names: Sequence[str]) -> dict[str, Turn]:
+    """Those named, or all where none is."""
+    unknown = set(names) - turns.keys()
+    if unknown:
+        raise SystemExit(f"no turns here: {', '.join(sorted(unknown))}; there are {', '.join(turns)}")
+    return {name: turn for name, turn in turns.items() if name in names or not names}
 
 
 def merged(*loads: Sequence[Ask]) -> list[Ask]:
@@ -110,24 +126,31 @@ def ratio(ours: Sequence[Served], theirs: Sequence[Served]) -> float:
     return statistics.median(mine.rate / other.rate for mine, other in zip(ours, theirs, strict=True))
 
 
-def cpu_rates(rounds: Sequence[Served]) -> list[float]:
-    """The median of the rounds' tokens per second of CPU time, which is all but deaf to others on the machine; nothing
-    where a side does not tell."""
-    rates = [each.tokens / each.cpu_seconds for each in rounds if each.cpu_seconds]
-    return [statistics.median(rates)] if rates else []
-
-
 def figures(turns: Mapping[str, Turn], served: Mapping[str, Sequence[Served]]) -> dict[str, float]:
     """What the rounds come to."""
-    found = {name: ratio(served[ours], served[theirs]) for name, (ours, theirs) in RATIOS.items() if theirs in turns}
+    found = {
+        name: ratio(*(served[turn] for turn in pair)) for name, pair in RATIOS.items() if turns.keys() >= set(pair)
+    }
     for name in turns:
         if name not in WAITS:
             found[f"{name}_tokens_per_s"] = statistics.median(each.rate for each in served[name])
-            found |= {f"{name}_tokens_per_cpu_s": rate for rate in cpu_rates(served[name])}
-    busy, idle = (waited(turns[name], served[name]) for name in WAITS)
-    found["ttft_p50_ms"], found["ttft_p95_ms"] = map(float, np.percentile(busy, (50, 95)))
-    found["ttft_idle_ms"] = statistics.median(idle)
+            found[f"{name}_tokens_per_cpu_s"] = statistics.median(
+                each.tokens / each.cpu_seconds for each in served[name]
+            )
+    if "probed" in turns:
+        busy = waited(turns["probed"], served["probed"])
+        found["ttft_p50_ms"], found["ttft_p95_ms"] = map(float, np.percentile(busy, (50, 95)))
+    if "idle" in turns:
+        found["ttft_idle_ms"] = statistics.median(waited(turns["idle"], served["idle"]))
     return found
+
+
+def opened(side: str, model: Model, args: argparse.Namespace) -> AbstractContextManager[Load]:
+    if side == "vllm":
+        return vllm_side(model, args)
+    if side in VLLM_SIDES:
+        return worker_side(side, model, args, POLICIES)
+    return torch_side(side, model, args, POLICIES if side == "openrl" else 0)
 
 
 def measured(name: str, source: str, args: argparse.Namespace, progress: Progress) -> dict[str, float]:
@@ -137,19 +160,20 @@ def measured(name: str, source: str, args: argparse.Namespace, progress: Progres
     model = Model(folder, dtype, args.threads or usable_cores())
     vocab = AutoConfig.from_pretrained(folder).get_text_config().vocab_size
     served: dict[str, list[Served]] = defaultdict(list)
+    turns = chosen(plan(args, name, vocab, seconds=0), args.turn)
+    bar = progress.add_task(name, total=args.rounds * len(turns))
     with ExitStack() as closing:
-        sides: dict[str, Load] = {"openrl": closing.enter_context(torch_side("openrl", model, args, POLICIES))}
-        first = serve(sides["openrl"], asks(args.asks, vocab))
-        turns = plan(args, name, vocab, first.seconds)
-        bar = progress.add_task(name, total=args.rounds * len(turns))
-        for other in dict.fromkeys(turn.side for turn in turns.values() if turn.side != "openrl"):
-            progress.update(bar, description=f"{name}: starting {other}")
-            opened = vllm_side(model, args) if other == "vllm" else torch_side(other, model, args)
-            sides[other] = closing.enter_context(opened)
+        sides: dict[str, Load] = {}
+        for side in dict.fromkeys(turn.side for turn in turns.values()):
+            progress.update(bar, description=f"{name}: starting {side}")
+            sides[side] = closing.enter_context(opened(side, model, args))
+        if "openrl" in sides:
+            first = serve(sides["openrl"], asks(args.asks, vocab))
+            turns = chosen(plan(args, name, vocab, first.seconds), args.turn)
         for round_ in range(FIRST_ROUND, FIRST_ROUND + args.rounds):
             for turn, does in turns.items():
                 progress.update(bar, description=f"{name}: {turn}, round {round_}")
-                served[turn].append(serve(sides[does.side], does.asks(round_), does.in_flight))
+                served[turn].append(serve(sides[does.side], does.asks(round_), does.in_flight, tells=does.tells))
                 progress.advance(bar)
         progress.update(bar, description=name)
     return figures(turns, served)
@@ -181,6 +205,7 @@ def main() -> None:
     parser.add_argument("--probes", type=int, default=16, help="requests for one token only (default %(default)s)")
     parser.add_argument("--rank", type=int, default=16, help="of the adapters (default %(default)s)")
     parser.add_argument("--vllm-python", help="of an environment that has vLLM; without it vLLM is left out")
+    parser.add_argument("--turn", action="append", default=[], help="one of a round, may be repeated (default: all)")
     parser.add_argument("--no-flood", dest="flood", action="store_false", help="leave out what flood.py measures")
     parser.add_argument("--limit", type=float, default=1200, help="seconds that a side may live (default %(default)s)")
     args = parser.parse_args()

@@ -10,6 +10,8 @@ from pathlib import Path
 from asks import Ask, to_plain, tokens
 from driving import Load, started
 
+ROOT = Path(__file__).parents[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -18,12 +20,17 @@ class Served:
     seconds: float
     tokens: int  #: that were asked for and came out
     waits: list[float]  #: seconds from each ask's arrival to its end
-    cpu_seconds: float | None = None  #: of the side's process, where it is a single one
+    cpu_seconds: float  #: of the side's process and those below it
 
     @property
     def rate(self) -> float:
         """Tokens per second."""
         return self.tokens / self.seconds
+
+    @property
+    def cpu_rate(self) -> float:
+        """Tokens per second of CPU time, which is all but deaf to others on the machine (not where processes spin)."""
+        return self.tokens / self.cpu_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,15 @@ def vllm_side(model: Model, args: argparse.Namespace) -> Iterator[Load]:
         yield load
 
 
+@contextmanager
+def worker_side(name: str, model: Model, args: argparse.Namespace, policies: int) -> Iterator[Load]:
+    """A side of `vllm_worker_load.py`, ready to serve; like vLLM alone it has its OpenMP library preloaded."""
+    options = ["--side", name, "--policies", str(policies), "--rank", str(args.rank)]
+    env = {"PYTHONPATH": str(ROOT), "OMP_WAIT_POLICY": "PASSIVE", **_preloaded(args.vllm_python)}
+    with _side(args.vllm_python, "vllm_worker_load.py", model, options, env, args.limit) as load:
+        yield load
+
+
 def _preloaded(python: str) -> dict[str, str]:
     """What vLLM advises for a CPU: the OpenMP library of the package `intel-openmp`, where the environment has it."""
     library = Path(python).absolute().parent.parent / "lib" / "libiomp5.so"
@@ -68,9 +84,10 @@ def _side(
         load.ask()
 
 
-def serve(load: Load, some: Sequence[Ask], in_flight: int | None = None) -> Served:
-    """Have a side serve these and wait for it, at most `in_flight` of them at once."""
-    load.ask(asks=to_plain(some), in_flight=in_flight)
+def serve(load: Load, some: Sequence[Ask], in_flight: int | None = None, *, tells: bool = True) -> Served:
+    """Have a side serve these and wait for it, at most `in_flight` of them at once. One that could leave
+    log-probabilities out `tells` them or does."""
+    load.ask(asks=to_plain(some), in_flight=in_flight, tells=tells)
     served = Served(**load.until("served"))
     if served.tokens != tokens(some):
         raise SystemExit(f"{served.tokens} tokens came out where {tokens(some)} were asked for")

@@ -1,4 +1,4 @@
-"""One side of the sampling bench: vLLM alone, by its asynchronous engine; needs only the `vllm` package.
+"""One side of the sampling bench: vLLM alone, by its asynchronous engine; needs only the `vllm` package and its needs.
 
 It is told asks as `sample_load.py` is and answers alike. Nothing ends a completion early, text is not made, and
 prompts are new each time, so that its prefix cache finds nothing.
@@ -9,19 +9,24 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from asks import Arrivals, Ask, asks, from_plain
+import psutil
+from asks import Arrivals, Ask, asks, from_plain, over_policies
 from lines import keep_stdout, tell, told
 
 NAP_SECONDS = 0.001
 
 
 class VLLM:
-    def __init__(self, engine: Any) -> None:
-        self._engine, self._names = engine, count()
+    """Asks for log-probabilities of what it draws where it `tells`; `loras` are vLLM's requests for the policies."""
+
+    def __init__(self, engine: Any, loras: Sequence[Any] = ()) -> None:
+        self._engine, self._loras, self._names = engine, loras, count()
+        self.tells = False
 
     async def serve(self, some: Sequence[Ask], in_flight: int | None) -> tuple[int, list[float]]:
         """How many tokens came out, and how long each ask took, in seconds from its arrival."""
@@ -54,37 +59,68 @@ class VLLM:
             ignore_eos=True,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
+            logprobs=0 if self.tells else None,
+            flat_logprobs=self.tells,
         )
         drawn = 0
+        lora = None if ask.policy is None else self._loras[ask.policy]
         async for output in self._engine.generate(
-            {"prompt_token_ids": list(ask.prompt)}, params, request_id=str(next(self._names))
+            {"prompt_token_ids": list(ask.prompt)}, params, request_id=str(next(self._names)), lora_request=lora
         ):
             drawn = len(output.outputs[0].token_ids)
         return drawn
 
 
-async def run(options: argparse.Namespace) -> None:
-    from vllm.engine.arg_utils import AsyncEngineArgs
+@contextmanager
+def timed() -> Iterator[dict[str, float]]:
+    """Filled behind the block with what it took: `seconds`, and `cpu_seconds` of this process and all below it."""
+    times: dict[str, float] = {}
+    before, started = _cpu_seconds(), time.perf_counter()
+    yield times
+    times["seconds"] = time.perf_counter() - started
+    times["cpu_seconds"] = _cpu_seconds() - before
+
+
+def _cpu_seconds() -> float:
+    me = psutil.Process()
+    return sum(each.cpu_times().user + each.cpu_times().system for each in (me, *me.children(recursive=True)))
+
+
+def warming(vocab: int, policies: int) -> Iterator[list[Ask]]:
+    """What to serve first, so that everything has been done once and each adapter is loaded."""
+    yield asks(4, vocab, round_=-1)
+    yield over_policies(asks(1 + policies, vocab, round_=-2), policies)
+
+
+async def run(arguments: Any, loras: Sequence[Any] = ()) -> None:
+    """Start vLLM so, and serve what is asked for."""
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    arguments = AsyncEngineArgs(
+    engine = AsyncLLM.from_engine_args(arguments)
+    try:
+        side, vocab = VLLM(engine, loras), engine.model_config.get_vocab_size()
+        for few in warming(vocab, len(loras)):
+            await side.serve(few, None)
+        tell("ready")
+        for asked in told():
+            side.tells = asked["tells"]
+            with timed() as times:
+                drawn, waits = await side.serve(from_plain(asked["asks"]), asked["in_flight"])
+            tell("served", **times, tokens=drawn, waits=waits)
+    finally:
+        engine.shutdown()
+
+
+def arguments_of(options: argparse.Namespace) -> Any:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    return AsyncEngineArgs(
         model=options.model,
         dtype=options.dtype,
         max_model_len=options.context,
         disable_log_stats=True,
         **json.loads(options.engine),
     )
-    engine = AsyncLLM.from_engine_args(arguments)
-    try:
-        side, vocab = VLLM(engine), engine.model_config.get_vocab_size()
-        await side.serve(asks(4, vocab, round_=-1), None)
-        tell("ready")
-        for asked in told():
-            started = time.perf_counter()
-            drawn, waits = await side.serve(from_plain(asked["asks"]), asked["in_flight"])
-            tell("served", seconds=time.perf_counter() - started, tokens=drawn, waits=waits)
-    finally:
-        engine.shutdown()
 
 
 def set_threads(count_: int) -> None:
@@ -105,7 +141,7 @@ def main() -> None:
     options = parser.parse_args()
     keep_stdout()
     set_threads(options.threads)
-    asyncio.run(run(options))
+    asyncio.run(run(arguments_of(options)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from openrl.domain.errors import SettingInvalid
+from openrl.domain.webhook import target_of
 
 #: Read by the command line, the client and the workers; not part of Settings.
 OTHER_VARIABLES = frozenset({"OPENRL_BASE_URL", "OPENRL_API_KEY", "OPENRL_WORKER_ID"})
@@ -155,6 +156,31 @@ class Log(BaseModel, extra="forbid", frozen=True):
     """Of the gateway's and the workers' logs: lines for people, or one JSON object a line."""
 
 
+def _url_beginnings(urls: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ValueError for one that is none."""
+    for url in urls:
+        if target_of(url).query:
+            raise ValueError(f"{url} has a query; what comes after the path is the request's")
+    return urls
+
+
+class Reward(BaseModel, extra="forbid", frozen=True):
+    """What clients may bring along to score with; the same for gateway and reward workers (docs/howto/rewards.md)."""
+
+    source: bool = False
+    """Whether requests may hold the source of a reward function (`source`). It runs in the sandbox, where that is at
+    level `strong` only."""
+    webhook_urls: Annotated[Names, AfterValidator(_url_beginnings)] = ()
+    """Beginnings of the https:// URLs, comma-separated, that the reward `webhook` may post to; http:// for addresses of
+    the machine itself (127.0.0.1, localhost, [::1]). Without any it is off."""
+    webhook_key: Annotated[str, Field(pattern=r"^((file:|env:).+)?$")] = ""
+    """Where the key lies that signs what is posted, 16 bytes or more: `file:/PATH` or `env:NAME`."""
+    webhook_private: bool = False
+    """Whether hosts of these URLs may have addresses of private networks."""
+    webhook_seconds: float = Field(10.0, gt=0, le=120)
+    """How long an answer may take; each post is tried three times."""
+
+
 CENTURY = 100 * 365 * 86_400.0  #: in seconds; dates that lie farther back cannot be told
 
 
@@ -208,6 +234,7 @@ class Settings(BaseSettings):
     train: Train = Train()
     sample: Sample = Sample()
     worker: Worker = Worker()
+    reward: Reward = Reward()
     ledger: LedgerRules = LedgerRules()
     retention: Retention = Retention()
     metrics: Metrics = Metrics()

@@ -41,14 +41,22 @@ class Declared:
     version: str = "0"  #: a new one for every change of what it answers
     pure: bool = False  #: the same text, context and params always score the same, so that a score may be kept
     executes: bool = False  #: lets the model's code run: its child scores one op and is thrown away
+    fresh: bool = False  #: its child scores one op and is thrown away, whatever it does there
     seconds: float = 2.0  #: that one text may take
+    overrun: float | None = None  #: what a text scores that takes the processor for longer; None: it has no score
 
 
 def reward(
-    *, version: str = "0", pure: bool = False, executes: bool = False, seconds: float = 2.0
+    *,
+    version: str = "0",
+    pure: bool = False,
+    executes: bool = False,
+    fresh: bool = False,
+    seconds: float = 2.0,
+    overrun: float | None = None,
 ) -> Callable[[RewardFunction], RewardFunction]:
     """Declare a reward function; one without a declaration has the defaults."""
-    facts = Declared(version=version, pure=pure, executes=executes, seconds=seconds)
+    facts = Declared(version=version, pure=pure, executes=executes, fresh=fresh, seconds=seconds, overrun=overrun)
 
     def declare(function: RewardFunction) -> RewardFunction:
         function.declared = facts  # type: ignore[attr-defined]  # read by `declared` alone

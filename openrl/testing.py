@@ -18,6 +18,7 @@ from openrl.depot.port import Depot
 from openrl.domain.checkpoint import Checkpoint, CheckpointPath
 from openrl.domain.errors import ClaimLost, PassingError
 from openrl.domain.ids import OpId, RunId
+from openrl.domain.judge import Answers, AskJudge, Judged
 from openrl.domain.losses import TARGETS
 from openrl.domain.model import ModelCard
 from openrl.domain.op import (
@@ -122,11 +123,23 @@ class ToyWorker:
             case TrainOp():
                 return self._train(op)
             case SampleOp():
-                return (
-                    toy_rollout(op.action) if isinstance(op.action, RollOut) else Sampled(result=toy_sample(op.action))
-                )
+                return self._sample(op.action)
             case RewardOp():
                 return self._score(op.action)
+
+    def _sample(self, action: Sample | RollOut | AskJudge) -> Result:
+        match action:
+            case RollOut():
+                return toy_rollout(action)
+            case AskJudge():
+                return toy_judged(action, self._texts(action.of))
+            case Sample():
+                return Sampled(result=toy_sample(action))
+
+    def _texts(self, rollout: OpId) -> tuple[str, ...]:
+        sampled = self._ledger.read(rollout)
+        assert sampled is not None and isinstance(sampled.result, RolledOut)
+        return sampled.result.texts
 
     def _score(self, action: ScoreTexts | ScoreGroup) -> Scores | Graded:
         """A text's score is its length."""
@@ -215,6 +228,13 @@ def toy_rollout(action: RollOut) -> RolledOut:
     sequences = toy_sample(sample).sequences
     texts = tuple(" ".join(map(str, _array(sequence.tokens))) for sequence in sequences)
     return RolledOut(prompt=prompt, sequences=sequences, texts=texts, queued_seconds=0.0, sampled_seconds=0.0)
+
+
+def toy_judged(action: AskJudge, texts: tuple[str, ...]) -> Judged:
+    """Each answer is the question."""
+    pieces = action.text or action.messages[-1].pieces
+    answers = (Answers(sample=at, texts=(text.join(pieces),) * action.answers) for at, text in enumerate(texts))
+    return Judged(answers=tuple(answers), dropped=())
 
 
 def toy_grades(action: ScoreGroup, texts: tuple[str, ...]) -> Graded:

@@ -2,8 +2,10 @@
 
 import hashlib
 import re
+from functools import lru_cache
 from zlib import crc32
 
+from openrl.domain.judge import AskJudge
 from openrl.domain.op import (
     Bell,
     CreateRun,
@@ -29,6 +31,7 @@ REWARD_TASK = f"reward.{ScoreTexts.kind}"
 REWARD_LINE = "reward"
 
 
+@lru_cache(maxsize=256)
 def slug(model: str) -> str:
     """A queue-safe name of a base model: readable, and unique by a digest of the exact name."""
     readable = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[-40:]
@@ -80,6 +83,8 @@ def summary(op: Op) -> str:
                 f"batch={op.sampler} group={rollout.number} samples={rollout.num_samples} "
                 f"max_tokens={rollout.params.max_tokens}"
             )
+        case SampleOp(action=AskJudge() as asking):
+            return f"batch={op.batch} of={asking.of} answers={asking.answers} max_tokens={asking.params.max_tokens}"
         case SampleOp(action=Sample() as action):
             return (
                 f"sampler={op.sampler} number={op.number} tokens={action.prompt.elements} "

@@ -12,6 +12,7 @@ from itertools import islice
 from openrl.catalog.repository import Catalog
 from openrl.config import Retention
 from openrl.depot.port import Depot
+from openrl.domain.checkpoint import Checkpoint
 from openrl.domain.errors import TurnUnsettled
 from openrl.domain.ids import DepotKey
 from openrl.domain.session import Session
@@ -25,13 +26,22 @@ UNNAMED = "policies/"  #: where weights of samplers lie that were saved without 
 
 
 def expire(catalog: Catalog, ledger: Ledger, depot: Depot) -> None:
-    """Delete checkpoints past their time, once no sample of them is under way."""
-    for checkpoint in catalog.expired_checkpoints(AT_MOST):
-        if not ledger.retire(checkpoint.key, 0.0):
-            continue
-        depot.delete_folder(checkpoint.key)
-        catalog.forget_checkpoint(checkpoint)
-        log.info("expired: %s", checkpoint.path, extra={"action": "expire", "run": checkpoint.path.run})
+    """Delete checkpoints past their time: new samples of them are refused, and those under way have theirs."""
+    removed = passed = 0
+    while removed < AT_MOST and (expired := catalog.expired_checkpoints(AT_MOST - removed, skip=passed)):
+        gone = sum(_expire(catalog, ledger, depot, checkpoint) for checkpoint in expired)
+        removed, passed = removed + gone, passed + len(expired) - gone
+
+
+def _expire(catalog: Catalog, ledger: Ledger, depot: Depot, checkpoint: Checkpoint) -> bool:
+    """False where samples of it are under way; no more of them come."""
+    if not ledger.retire(checkpoint.key, 0.0):
+        ledger.retire(checkpoint.key, None)
+        return False
+    depot.delete_folder(checkpoint.key)
+    catalog.forget_checkpoint(checkpoint)
+    log.info("expired: %s", checkpoint.path, extra={"action": "expire", "run": checkpoint.path.run})
+    return True
 
 
 def prune(catalog: Catalog, ledger: Ledger, depot: Depot, rules: Retention) -> None:

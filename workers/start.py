@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from celery import Celery, signals
 
@@ -43,8 +43,24 @@ ANNOUNCED_FOR_SECONDS = 8.0
 SLOTS_FOR_EACH_AT_WORK = 2
 
 
-def run(role: str, settings: Settings) -> None:
-    """Run a worker, or this process's part of one, until it is told to stop.
+class Equip(Protocol):
+    """Puts engines on a station, and answers the card of the base model that they serve. Raises OperatorError."""
+
+    def __call__(
+        self,
+        here: Station,
+        settings: Settings,
+        closing: ExitStack,
+        *,
+        trains: bool,
+        samples: bool,
+        member: "Member | None",
+    ) -> ModelCard: ...
+
+
+def run(role: str, settings: Settings, equip: Equip | None = None) -> None:
+    """Run a worker, or this process's part of one, until it is told to stop; with engines of its own where `equip`
+    puts others there.
 
     Raises OperatorError for what an operator must mend first.
     """
@@ -61,7 +77,7 @@ def run(role: str, settings: Settings) -> None:
         if Role(role) is Role.REWARD:
             _run_reward(app, settings)
         else:
-            _run_device(app, Role(role), settings, place)
+            _run_device(app, Role(role), settings, place, equip or _chosen(Role(role), settings))
 
 
 def _run_follower(place: Place, settings: Settings) -> None:
@@ -84,15 +100,14 @@ def _join(place: Place, settings: Settings) -> "Member":
     return member
 
 
-def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None) -> None:
+def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None, equip: Equip) -> None:
     from workers.sample import tasks as sample_tasks
     from workers.train import tasks as train_tasks
 
-    engine = _sample_engine(role, settings)
     member = None if place is None else _join(place, settings)
     with opened(settings, ringer(app)) as here, ExitStack() as closing, told(app, here, settings) as health:
         trains, samples = role is not Role.SAMPLE, role is not Role.TRAIN
-        card = _equip(here, settings, closing, engine, trains=trains, samples=samples, member=member)
+        card = equip(here, settings, closing, trains=trains, samples=samples, member=member)
         queues = []
         if trains:
             train_tasks.register(app)
@@ -111,34 +126,21 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
         _consume(app, here, role, queues, concurrency=threads, events=settings.worker.events)
 
 
-def _sample_engine(role: Role, settings: Settings) -> str:
+def _chosen(role: Role, settings: Settings) -> Equip:
+    """Each engine's modules are imported where it runs only."""
     from workers.model.devices import choose_device
     from workers.sample.choice import choose_engine
 
     engine, why = choose_engine(settings.sample.engine, role, choose_device(settings.worker.device).type)
     if role is not Role.TRAIN:
         log.info("sample engine: %s (%s)", engine, why, extra={"action": "start"})
-    return engine
-
-
-def _equip(
-    here: Station,
-    settings: Settings,
-    closing: ExitStack,
-    engine: str,
-    *,
-    trains: bool,
-    samples: bool,
-    member: "Member | None",
-) -> ModelCard:
-    """Each engine's modules are imported where it runs only."""
     if engine == "vllm":
         from workers.sample.vllm.station import equip as equip_vllm
 
-        return equip_vllm(here, settings, closing)
+        return lambda here, settings, closing, **_: equip_vllm(here, settings, closing)
     from workers.device.station import equip
 
-    return equip(here, settings, closing, trains=trains, samples=samples, member=member)
+    return equip
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:

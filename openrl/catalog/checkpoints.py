@@ -78,10 +78,17 @@ class Checkpoints(Runs):
             if connection.execute(changed).rowcount == 0:
                 raise CheckpointMissing(str(path))
 
-    def expired_checkpoints(self, limit: int) -> list[Checkpoint]:
-        """Of all tenants, the longest expired first: their bytes may go, and then `forget_checkpoint` the row."""
+    def expired_checkpoints(self, limit: int, *, skip: int = 0) -> list[Checkpoint]:
+        """Of all tenants, the longest expired first, without the first `skip`: their bytes may go, and then
+        `forget_checkpoint` the row."""
         expired = checkpoints.c.expires_at <= datetime.now(UTC)
-        query = select(checkpoints).where(expired).order_by(checkpoints.c.expires_at).limit(limit)
+        query = (
+            select(checkpoints)
+            .where(expired)
+            .order_by(checkpoints.c.expires_at, checkpoints.c.depot_key)
+            .offset(skip)
+            .limit(limit)
+        )
         with self._database.reading() as connection:
             return [_checkpoint(row) for row in connection.execute(query)]
 

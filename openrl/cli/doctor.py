@@ -16,6 +16,7 @@ from openrl.cli.ports import LOCAL, require_port
 from openrl.cli.text import columns
 from openrl.config import Settings
 from openrl.domain.errors import BaseModelMissing, SettingInvalid
+from openrl.domain.webhook import target_of
 from openrl.machine import BF16_FLAGS, cpu_flags, usable_cores
 from openrl.models.catalogue import find, resolve
 
@@ -43,7 +44,7 @@ def examine(read_settings: Callable[[], Settings]) -> list[Finding]:
         settings = read_settings()
     except SettingInvalid as error:
         return [*findings, Finding(what="settings", level=Level.FAIL, fact=str(error), fix="correct or unset it")]
-    checks = (device, sandbox, broker, disk, model, memory)
+    checks = (device, sandbox, rewards, broker, disk, model, memory)
     return [*findings, *(check(settings) for check in checks), *ports(settings)]
 
 
@@ -102,6 +103,21 @@ def sandbox(settings: Settings) -> Finding:
         fix = "docs/howto/rewards.md tells what it does not hold; a Linux kernel with Landlock gives a stronger one"
         return Finding(what="sandbox", level=Level.WARN, fact=fact, fix=fix)
     return Finding(what="sandbox", level=Level.OK, fact=fact)
+
+
+def rewards(settings: Settings) -> Finding:
+    """Which of the reward functions that are off by default clients may use."""
+    wish = settings.reward
+    hosts = ", ".join(dict.fromkeys(str(target_of(url)) for url in wish.webhook_urls))
+    fact = f"webhook {'to ' + hosts if hosts else 'off'}; source {'on' if wish.source else 'off'}"
+    if wish.webhook_urls and not wish.webhook_key:
+        fix = "set OPENRL_REWARD__WEBHOOK_KEY to file:/PATH or env:NAME of a key that signs"
+        return Finding(what="rewards", level=Level.FAIL, fact=f"{fact}, without a key", fix=fix)
+    if wish.source and (why := _lacking_levels()["strong"]):
+        fix = "clients are told so; run reward workers where level strong can be had"
+        fact = f"{fact}, but refused: no sandbox of level strong ({why})"
+        return Finding(what="rewards", level=Level.WARN, fact=fact, fix=fix)
+    return Finding(what="rewards", level=Level.OK, fact=fact)
 
 
 def _lacking_levels() -> dict[str, str]:

@@ -52,7 +52,7 @@ def _until(op: dict[str, Any]) -> str:
 
 def _members(after: dict[str, Any]) -> list[Text]:
     shown = [
-        Text.assemble(each["op_id"], " ", (each["status"], STYLES.get(each["status"], "")))
+        Text.assemble(each["op_id"], " ", (each["status"] or "forgotten", STYLES.get(each["status"], "dim")))
         for each in after["ops"][:MEMBERS_SHOWN]
     ]
     more = after["count"] - len(shown)
@@ -60,14 +60,13 @@ def _members(after: dict[str, Any]) -> list[Text]:
 
 
 def _queue(op: dict[str, Any]) -> list[str]:
-    if not op["queue"]:
-        return []
-    line, rung = op["line"], op["rung_again"]
+    line, rung = op["line"], op["rung_at"]
     if line is not None:
         when = "" if line["seconds"] is None else f", for about {span(line['seconds'])}"
         return [f"{op['queue']}: in line {line['name']}, {line['ahead']} of yours ahead{when}"]
-    again = "" if not rung else f", {rung} times again"
-    states = [f"{op['queue']}: {'not rung yet' if rung is None else f'rung{again}'}"]
+    again = f", {op['rung_again']} times again" if op["rung_again"] else ""
+    never = "not rung" if op["settled_at"] else "not rung yet"
+    states = [f"{op['queue']}: {never if rung is None else f'rung {_time(rung)}{again}'}"]
     return [*states, *([op["waits_because"]] if op["waits_because"] else [])]
 
 

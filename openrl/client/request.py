@@ -47,7 +47,8 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """One reward function of several whose weighted sum is the reward."""
+    """One reward function of several whose weighted sum is the reward. A `policy` among the params (of a judge) is one
+    as a batch takes it, or an object with its name."""
 
     name: str
     weight: float = 1.0
@@ -162,4 +163,12 @@ def _reward_fields(reward: Any) -> dict[str, Any]:
     full = Reward(*parts) if isinstance(parts, tuple) else parts
     if not isinstance(full, Reward):
         raise TypeError(f"a reward is {type(reward).__name__}; give its name, or (name, weight, params)")
-    return {"name": full.name, "weight": full.weight, "params": dict(full.params)}
+    return {"name": full.name, "weight": full.weight, "params": _params_fields(full.params)}
+
+
+def _params_fields(params: Mapping[str, Any]) -> dict[str, Any]:
+    """A judge's policy may be said in all the ways that a batch's may."""
+    fields = dict(params)
+    if not isinstance(policy := fields.get("policy", {}), Mapping):
+        fields["policy"] = policy_fields(policy)
+    return fields

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, SamplerId, TenantId, WorkerId
+from openrl.domain.judge import AskJudge
 from openrl.domain.rollout import After, RollOut, ScoreGroup
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.sampling import SamplingParams
@@ -151,9 +152,9 @@ class TrainOp:
 class SampleOp:
     id: OpId
     tenant: TenantId
-    sampler: SamplerId  #: or the batch, of a rollout
+    sampler: SamplerId  #: or the batch, of a rollout; or the batch's judge
     number: int  #: the client's own count; a client retry repeats it
-    action: Sample | RollOut
+    action: Sample | RollOut | AskJudge
     after: After | None = None
     batch: BatchId | None = None
 
@@ -186,13 +187,13 @@ class RewardOp:
 
 
 Op = TrainOp | SampleOp | RewardOp
-Action = TrainAction | Sample | RollOut | ScoreTexts | ScoreGroup
+Action = TrainAction | Sample | RollOut | AskJudge | ScoreTexts | ScoreGroup
 
 
 def policy_of(op: Op) -> DepotKey | None:
     """The policy version that an op writes or samples; None for other ops and for samples of the base model."""
     match op.action:
-        case Sample() | RollOut():
+        case Sample() | RollOut() | AskJudge():
             return op.action.policy
         case SavePolicy():
             return op.action.target

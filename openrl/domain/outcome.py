@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from openrl.domain.errors import CallerError
 from openrl.domain.ids import OpId, RunId, SamplerId, TenantId
+from openrl.domain.judge import Judged
 from openrl.domain.op import Status
 from openrl.domain.rollout import Graded, RolledOut
 from openrl.domain.sampling import SampleResult
@@ -84,7 +85,18 @@ class Scores:
     parts: tuple[dict[str, float], ...] = field(default=())  #: what a value is made of; likewise
 
 
-Result = RunCreated | WeightsLoaded | BatchResult | StepResult | WeightsSaved | Sampled | RolledOut | Scores | Graded
+Result = (
+    RunCreated
+    | WeightsLoaded
+    | BatchResult
+    | StepResult
+    | WeightsSaved
+    | Sampled
+    | RolledOut
+    | Judged
+    | Scores
+    | Graded
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,29 @@ class RewardBroken(CallerError):
         return f"reward: {self.args[0]!r} is installed but could not be loaded: {self.args[1]}"
 
 
+class RewardWithheld(CallerError):
+    """The function is not for clients of this installation. Facts: the field that names it, its name, and why."""
+
+    def __init__(self, field: str, name: str, why: str) -> None:
+        super().__init__(field, name, why)
+
+    def __str__(self) -> str:
+        field, name, why = self.args
+        return f"{field}: {name!r} is not offered here: {why}"
+
+
+class AnswerUnreadable(CallerError):
+    """No score can be read in what a judge said. Fact: the answer, or why there is none."""
+
+    servers_fault = True
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(answer)
+
+    def __str__(self) -> str:
+        return f"no score can be read in the judge's answer {self.args[0]!r}; none was made up"
+
+
 class SandboxFailed(OperatorError):
     """Children that score cannot be started."""
 

@@ -59,6 +59,7 @@ class RewardPart:
     name: str
     weight: float = 1.0
     params: dict[str, str] = field(default_factory=dict)
+    answers: OpId | None = None  #: the judge's op, a member of the join: its answers are scored in place of the texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,19 +112,21 @@ def _listens(worker: WorkerInfo, kind: str, model: str | None) -> bool:
 
 
 def life_fields(record: Record, life: Life, place: Place | None, why: str | None) -> dict[str, Any]:
-    """`worker` has the op, or had it as it settled; `rung_again` is null until it is rung and once it has settled."""
+    """`worker` has the op, or had it as it settled; `rung_again` is null until it is rung, and the status of a member
+    once that is forgotten."""
     return {
         "attempts": record.attempts,
         "worker": life.holder or None,
         "appended_at": _when(life.appended),
+        "rung_at": _when(life.rung),
         "claimed_at": _when(life.claimed),
         "settled_at": _when(life.settled),
         "age_seconds": (life.now if life.settled is None else life.settled) - life.appended,
         "rung_again": life.rung_again,
-        "queue": record.queue or None,
+        "queue": life.queue,
         "line": None if place is None else {"name": life.line, "ahead": place.ahead, "seconds": place.seconds},
         "waits_because": why,
-        "after": {"count": life.members, "ops": [{"op_id": op, "status": status} for op, status in life.after]},
+        "after": {"count": life.members, "ops": [{"op_id": op, "status": status or None} for op, status in life.after]},
     }
 
 

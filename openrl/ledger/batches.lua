@@ -1,9 +1,11 @@
 -- The fourth head of every ledger script: batches. A batch keeps room among its tenant's unsettled ops for all that it
 -- will have, so that it is let in whole or not at all; each op that comes takes one place.
 --
--- batch:<id>        hash  tenant groups ops digest note created; appended unsettled reserved groups_settled last cancelled;
+-- batch:<id>        hash  tenant groups ops digest note created; appended unsettled reserved groups_settled last;
+--                         cancelled: the failure of what had not settled when it was closed;
 --                         `t:<name>` what its groups added up to; `failed:<error>` groups that ended without a result
 -- batch:<id>:order  list  ids of the ops that each end a group, as they settled
+-- batch:<id>:ops    list  ids of its ops, as they came; gone while none of them is unsettled
 -- batches           zset  ids, by the time to look after them
 local function count_tenant(tenant, by)
   if redis.call('HINCRBY', p .. 'tenants', tenant, by) <= 0 then redis.call('HDEL', p .. 'tenants', tenant) end
@@ -21,11 +23,13 @@ local function take_place(batch)
   return true
 end
 
-local function note_appended(batch)
+local function note_appended(batch, id)
   local key = p .. 'batch:' .. batch
+  redis.call('RPUSH', key .. ':ops', id)
   redis.call('HINCRBY', key, 'appended', 1)
   redis.call('HINCRBY', key, 'unsettled', 1)
   redis.call('HSET', key, 'last', stamp(now))
+  if redis.call('HEXISTS', key, 'cancelled') == 1 then look_later(batch, 0) end
 end
 
 -- The places that nothing came for are anybody's again.
@@ -57,11 +61,26 @@ end
 note_settled = function(batch, id, ends_group)
   local key = p .. 'batch:' .. batch
   if redis.call('EXISTS', key) == 0 then return end
-  redis.call('HINCRBY', key, 'unsettled', -1)
+  if redis.call('HINCRBY', key, 'unsettled', -1) == 0 then redis.call('DEL', key .. ':ops') end
   redis.call('HSET', key, 'last', stamp(now))
   if not ends_group then return end
   end_group(key, id)
   redis.call('PUBLISH', p .. 'settled', batch)
+end
+
+-- End so many ops of a closed batch, the last ones first: those in front are not rung in their place. Answers how many
+-- are left to look at.
+local function call_off(batch, most)
+  local key = p .. 'batch:' .. batch
+  local failure = redis.call('HGET', key, 'cancelled')
+  if not failure then return 0 end
+  local ids = redis.call('LRANGE', key .. ':ops', -most, -1)
+  redis.call('LTRIM', key .. ':ops', 0, -most - 1)
+  for at = #ids, 1, -1 do
+    local status = redis.call('HGET', p .. 'op:' .. ids[at], 'status')
+    if status == 'waiting' or status == 'held' then settle(ids[at], 'failed', false, 'failure', failure) end
+  end
+  return redis.call('LLEN', key .. ':ops')
 end
 
 -- When a batch expires, or nil where an op of it is under way.
@@ -77,12 +96,13 @@ local function look_at_batches(most, gap_seconds, keep_seconds)
   for _, batch in ipairs(due) do
     local key = p .. 'batch:' .. batch
     if tonumber(redis.call('HGET', key, 'last') or 0) + gap_seconds <= now then give_up_places(batch) end
+    local left = call_off(batch, most)
     local ends = batch_ends(batch, keep_seconds)
     if ends and ends <= now then
-      redis.call('DEL', key, key .. ':order')
+      redis.call('DEL', key, key .. ':order', key .. ':ops')
       redis.call('ZREM', p .. 'batches', batch)
     else
-      look_later(batch, math.max(gap_seconds, 1))
+      look_later(batch, left > 0 and 0 or math.max(gap_seconds, 1))
     end
   end
 end

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from openrl.domain.ids import BatchId, OpId, TenantId
+from openrl.domain.outcome import Failure
 from openrl.domain.rollout import Sums
 
 ERROR_KEPT: Final = "failed:"  #: begins the names of counts of groups that ended without a result
@@ -45,8 +46,11 @@ class Kept:
     last: float
     reserved: int = 0
     order: list[OpId] = field(default_factory=list)
+    ops: list[OpId] = field(default_factory=list)  #: as they came, without those that were called off
+    called_off: Failure | None = None  #: what becomes of its ops once it is closed
 
-    def note_appended(self, now: float) -> None:
+    def note_appended(self, op: OpId, now: float) -> None:
+        self.ops.append(op)
         self.batch = replace(self.batch, appended=self.batch.appended + 1, unsettled=self.batch.unsettled + 1)
         self.last = now
 
@@ -60,6 +64,10 @@ class Kept:
         if error is not None:
             batch = replace(batch, failed={**batch.failed, error: batch.failed.get(error, 0) + 1})
         self.batch = batch if sums is None else replace(batch, sums=_added(batch.sums, sums))
+
+    def close(self, called_off: Failure) -> None:
+        self.batch = replace(self.batch, cancelled=True)
+        self.called_off = self.called_off or called_off
 
     def take_place(self) -> bool:
         if self.reserved <= 0:

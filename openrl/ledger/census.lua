@@ -18,8 +18,6 @@ local function run_waits(run, queue, tenant, from)
   tell('waits', queue, tenant, redis.call('ZCARD', p .. 'turns:' .. run) - from, appended(ids[1]))
 end
 
-local function queue_of(bell) return cmsgpack.unpack(bell).queue end
-
 local function look_at_op(id, held)
   local row = redis.call('HMGET', p .. 'op:' .. id, 'tenant', 'line', 'run', 'bell', 'appended')
   local queue = row[2] or queue_of(row[4])

@@ -48,12 +48,14 @@ class Life:
 
     now: float
     appended: float
-    rung_again: int | None  #: since it last became ready; None for one that was not rung, or has settled
+    rung: float | None  #: when it last became ready; None for one that was never rung
+    rung_again: int | None  #: how often since then
     holder: str  #: the worker that has it, or had it as it settled; empty for none
     claimed: float | None  #: when it was last claimed
     settled: float | None
     line: str  #: that it goes through; empty for none, or once it has settled
-    after: tuple[tuple[OpId, str], ...]  #: members and their statuses, until it has settled
+    queue: str  #: where its bell rings, or rang
+    after: tuple[tuple[OpId, str], ...]  #: members and their statuses, empty for one that is forgotten
     members: int  #: of those, how many there are; the first MEMBERS_TOLD are told
 
 
@@ -152,15 +154,17 @@ def read_life(answer: Sequence[Any]) -> Life | None:
     """What `life.lua` answers."""
     if not answer:
         return None
-    now, appended, claimed, holder, rings, line, settled, count, *members = answer
+    now, appended, rung, rings, claimed, holder, line, queue, settled, count, *members = answer
     return Life(
         now=float(now),
         appended=float(appended),
+        rung=None if rung is None else float(rung),
         rung_again=None if rings is None else int(rings),
         holder=(holder or b"").decode(),
         claimed=None if claimed is None else float(claimed),
         settled=None if settled is None else float(settled),
         line=(line or b"").decode(),
+        queue=queue.decode(),
         after=tuple((OpId(members[at].decode()), members[at + 1].decode()) for at in range(0, len(members), 2)),
         members=count,
     )

@@ -1,7 +1,7 @@
 """How ops come into the ledger in Redis: their bodies to the shelf first, where these are big, then their rows."""
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from openrl.domain.errors import MemberUnknown, TooManyWaiting, TurnPassed, WeightsRemoved
@@ -13,7 +13,7 @@ from openrl.ledger.rows import append_fields
 from openrl.ledger.scripts import Scripts
 from openrl.ledger.shelving import Shelving
 
-PIPED: Final = 50  #: calls in one round trip, where there are many: others wait until all of them are through
+AT_ONCE: Final = 50  #: ops in one script, where there are many: others wait until all of them are in
 
 
 class Incoming:
@@ -22,19 +22,22 @@ class Incoming:
         self._max_waiting = max_waiting
 
     def append(self, op: Op, bell: Bell) -> OpId:
-        body = self._shelved(op)
-        return self._appended(op, body is None, self._scripts.call("append", *self._args(op, bell, body)))
+        (op_id,) = self._append([(op, bell)])
+        return op_id
 
     def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
         coming = iter(ops)
-        while some := list(islice(coming, PIPED)):
-            bodies = [self._shelved(op) for op, _ in some]
-            calls = [self._args(op, bell, body) for (op, bell), body in zip(some, bodies, strict=True)]
-            for (op, _), body, answer in zip(some, bodies, self._scripts.call_all("append", calls), strict=True):
-                self._appended(op, body is None, answer)
+        while some := list(islice(coming, AT_ONCE)):
+            self._append(some)
 
-    def _args(self, op: Op, bell: Bell, body: bytes | None) -> Sequence[Any]:
-        return (self._max_waiting, *append_fields(op, bell, body))
+    def _append(self, some: Sequence[tuple[Op, Bell]]) -> list[OpId]:
+        bodies = [self._shelved(op) for op, _ in some]
+        rows = [append_fields(op, bell, body) for (op, bell), body in zip(some, bodies, strict=True)]
+        fields = chain.from_iterable((len(row), *row) for row in rows)
+        answers, bells, spent = self._scripts.call("append", self._max_waiting, *fields)
+        self._follow_up.do(bells, spent)
+        each = zip(some, bodies, answers, strict=True)
+        return [self._appended(op, body is None, answer) for (op, _), body, answer in each]
 
     def _shelved(self, op: Op) -> bytes | None:
         """The body for the op's row, or None where it is on the shelf."""
@@ -42,7 +45,7 @@ class Incoming:
         return None if self._shelving.put_body(op.id, body) else body
 
     def _appended(self, op: Op, by_reference: bool, answer: Sequence[Any]) -> OpId:
-        word, first, status, bells, bodies = answer
+        word, first, status = answer
         first_id = OpId(first.decode())
         if by_reference and word != b"new" and not (first_id == op.id and status in (b"waiting", b"held")):
             self._shelving.discard_body(op.id)
@@ -54,5 +57,4 @@ class Incoming:
             raise TooManyWaiting(self._max_waiting)
         if word == b"stranger":
             raise MemberUnknown(first_id)
-        self._follow_up.do(bells, bodies)
         return first_id

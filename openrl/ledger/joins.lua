@@ -73,7 +73,11 @@ end
 
 leave_joins = function(id)
   redis.call('ZREM', p .. 'joins', id)
-  for _, member in ipairs(members_of(id)) do redis.call('ZREM', p .. 'joined:' .. member, id) end
+  local members = members_of(id)
+  for _, member in ipairs(members) do redis.call('ZREM', p .. 'joined:' .. member, id) end
+  if #members <= MEMBERS_TOLD then return end
+  local first = { unpack(members, 1, MEMBERS_TOLD) }
+  redis.call('HSET', p .. 'op:' .. id, 'after', cmsgpack.pack({ ops = first }), 'members', #members)
 end
 
 -- What waits though its members have settled (a worker of a version without joins settled them) is let go.

@@ -26,12 +26,12 @@ local function slots_of(line)
   return sum > 0 and sum or UNSERVED_SLOTS
 end
 
-local function free_in(line) return slots_of(line) - redis.call('ZCARD', p .. 'out:' .. line) end
+local function free_of(slots, line) return slots - redis.call('ZCARD', p .. 'out:' .. line) end
 
-local function may_ring(line, tenant, free)
+local function may_ring(line, tenant, slots, free)
   local of_tenant = line .. '/' .. tenant
   return free > 0 and redis.call('SCARD', p .. 'out:' .. of_tenant) < free
-    and redis.call('SCARD', p .. 'bells:' .. of_tenant) < BELLS_AT_ONCE
+    and redis.call('SCARD', p .. 'bells:' .. of_tenant) < math.max(BELLS_AT_LEAST, math.floor(slots / SLOTS_FOR_A_BELL))
 end
 
 local function go_out(line, tenant, id)
@@ -84,9 +84,9 @@ local function note_pace(line, tenant)
 end
 
 -- Among so many tenants is one with nothing out, and one with nothing out may ring: looking further is not needed.
-local function next_tenant(line, free)
+local function next_tenant(line, slots, free)
   for _, tenant in ipairs(redis.call('ZRANGE', p .. 'line:' .. line, 0, redis.call('ZCARD', p .. 'out:' .. line))) do
-    if may_ring(line, tenant, free) then return tenant end
+    if may_ring(line, tenant, slots, free) then return tenant end
   end
 end
 
@@ -107,9 +107,10 @@ end
 local function move(line)
   local moved = 0
   if redis.call('EXISTS', p .. 'line:' .. line) == 0 then return moved end
-  local free = free_in(line)
+  local slots = slots_of(line)
+  local free = free_of(slots, line)
   while free > 0 do
-    local tenant = next_tenant(line, free)
+    local tenant = next_tenant(line, slots, free)
     if not tenant then break end
     ring_next(line, tenant)
     moved, free = moved + 1, free - 1
@@ -124,7 +125,8 @@ end
 
 -- An op of no run comes: it is rung, or stands. Who stands already is not under the threshold.
 local function line_up(line, tenant, owner, id)
-  if redis.call('ZSCORE', p .. 'line:' .. line, tenant) or not may_ring(line, tenant, free_in(line)) then
+  local slots = slots_of(line)
+  if redis.call('ZSCORE', p .. 'line:' .. line, tenant) or not may_ring(line, tenant, slots, free_of(slots, line)) then
     stand(line, tenant, owner, id)
   else
     go_out(line, tenant, id)

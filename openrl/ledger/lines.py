@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from openrl.domain.ids import OpId, TenantId
-from openrl.ledger.port import BELLS_AT_ONCE
+from openrl.ledger.port import BELLS_AT_LEAST, SLOTS_FOR_A_BELL
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 PACE_KEPT: Final = 64  #: rings after which half of a pace is forgotten
+
+
+def bells_at_once(slots: int) -> int:
+    """How many of a tenant's ops that are out may be unclaimed."""
+    return max(BELLS_AT_LEAST, slots // SLOTS_FOR_A_BELL)
 
 
 @dataclass(slots=True)
@@ -99,7 +104,7 @@ class Line:
 
     def _may_ring(self, tenant: TenantId, slots: int) -> bool:
         free = slots - sum(map(len, self.out.values()))
-        return len(self.out.get(tenant, ())) < free and len(self.bells.get(tenant, ())) < BELLS_AT_ONCE
+        return len(self.out.get(tenant, ())) < free and len(self.bells.get(tenant, ())) < bells_at_once(slots)
 
     def _go_out(self, op: OpId, tenant: TenantId) -> None:
         self.out.setdefault(tenant, set()).add(op)

@@ -21,9 +21,12 @@ Ring = Callable[[Bell], None]
 
 #: Of a line that no live worker listens to: some bells wait there for the worker that comes, the rest come with it.
 UNSERVED_SLOTS: Final = 8
-#: Unclaimed bells of a tenant in a line: enough to keep workers busy, and few to wait behind in a queue.
-BELLS_AT_ONCE: Final = 16
+#: Unclaimed bells of a tenant in a line, of which it has one for so many slots: enough to keep workers busy, and few to
+#: wait behind in a queue. So many at least.
+SLOTS_FOR_A_BELL: Final = 16
+BELLS_AT_LEAST: Final = 8
 ACTIVE_SECONDS: Final = 60.0  #: a run that had no op for so long is no load on its worker
+CALLED_OFF_AT_ONCE: Final = 100  #: ops of a batch; others wait for the ledger until all of them are through
 POLICY_SECONDS: Final = 86_400.0  #: how long it is known that a policy version was used, or is retired
 
 
@@ -112,7 +115,7 @@ class Swept:
 class Ledger(Protocol):
     def append(self, op: Op, bell: Bell) -> OpId:
         """Record an op and ring it if its turn has come. Where its bell names a line it is rung while its tenant has
-        fewer ops out (rung or held) than the line has free slots, and fewer than BELLS_AT_ONCE of them unclaimed; it
+        fewer ops out (rung or held) than the line has free slots, and few of them (`lines.bells_at_once`) unclaimed; it
         stands in line before. Whenever an op is claimed or settles, or slots come, the next ones are rung, in turn
         between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
         else. Where it names others in `after` all that begins when the last of them has settled, and until it has
@@ -129,8 +132,13 @@ class Ledger(Protocol):
         stands; where ops of it never came they have their room again. Raises NoRoomForBatch."""
         ...
 
-    def close_batch(self, batch: BatchId) -> None:
-        """No op of it is to come any more, and those that did will be cancelled; does nothing where it is unknown."""
+    def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
+        """No op of it is to come any more, and those that did and have not settled fail with the error: some with each
+        `call_off`, else with the sweeps. Does nothing where the batch is unknown."""
+        ...
+
+    def call_off(self, batch: BatchId) -> int:
+        """Fail some of the ops of a closed batch, the last ones first; answers how many are left to look at."""
         ...
 
     def batch(self, batch: BatchId) -> Batch | None:
@@ -210,10 +218,6 @@ class Ledger(Protocol):
 
     def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         """Fail an unsettled op, held or not; its holder finds out at renewal or settlement."""
-        ...
-
-    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
-        """The same for many, in few round trips; those that are unknown or settled are passed over."""
         ...
 
     def read(self, op_id: OpId) -> Record | None:

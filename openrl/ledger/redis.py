@@ -7,7 +7,6 @@ written and deleted after.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import cast
 
 import redis
@@ -27,12 +26,24 @@ from openrl.domain.op import Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
 from openrl.ledger.batches import Batch
-from openrl.ledger.census import MEMBERS_TOLD, Life, QueueLoad, read_life, take_census, waits_seconds
+from openrl.ledger.census import Life, QueueLoad, read_life, take_census, waits_seconds
 from openrl.ledger.follow_up import FollowUp
-from openrl.ledger.incoming import PIPED, Incoming
+from openrl.ledger.incoming import Incoming
 from openrl.ledger.keys import Keys
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import ACTIVE_SECONDS, Brings, Held, Lease, Limits, Loads, Place, Ring, Shelf, Swept
+from openrl.ledger.port import (
+    ACTIVE_SECONDS,
+    CALLED_OFF_AT_ONCE,
+    Brings,
+    Held,
+    Lease,
+    Limits,
+    Loads,
+    Place,
+    Ring,
+    Shelf,
+    Swept,
+)
 from openrl.ledger.records import read_record, statuses
 from openrl.ledger.rows import batch_fields, journaled_op, lease_of, op_of, read_batch, sums_fields
 from openrl.ledger.scripts import Scripts
@@ -87,8 +98,13 @@ class RedisLedger:
             raise NoRoomForBatch(most, int(fields), batch.ops)
         return read_batch(batch.id, dict(zip(fields[::2], fields[1::2], strict=True)))
 
-    def close_batch(self, batch: BatchId) -> None:
-        self._call("close_batch", batch)
+    def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
+        self._call("close_batch", batch, codec.encode(failure_of(error)))
+
+    def call_off(self, batch: BatchId) -> int:
+        left, bells, bodies = self._call("call_off", batch, CALLED_OFF_AT_ONCE)
+        self._follow_up(bells, bodies)
+        return int(left)
 
     def batch(self, batch: BatchId) -> Batch | None:
         with told_apart():
@@ -204,12 +220,6 @@ class RedisLedger:
     def cancel(self, op_id: OpId, error: OpenRLError) -> None:
         self._follow_up(*self._call("cancel", op_id, codec.encode(failure_of(error))))
 
-    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
-        failure, coming = codec.encode(failure_of(error)), iter(op_ids)
-        while some := list(islice(coming, PIPED)):
-            for bells, bodies in self._scripts.call_all("cancel", [(op_id, failure) for op_id in some]):
-                self._follow_up(bells, bodies)
-
     def _settle(self, held: Held, status: Status, *ending: str | bytes | int, applied: bool = True) -> None:
         again = int(applied and changes_run(held.op.action, failed=status is Status.FAILED))
         word, bells, bodies = self._call("settle", held.op.id, held.epoch, status, again, *ending)
@@ -236,7 +246,7 @@ class RedisLedger:
         return take_census(lambda *page: self._call("census", *page))
 
     def life(self, op_id: OpId) -> Life | None:
-        return read_life(self._call("life", op_id, MEMBERS_TOLD))
+        return read_life(self._call("life", op_id))
 
     def waiting(self, tenant: TenantId) -> int:
         with told_apart():

@@ -3,9 +3,10 @@
 -- KEYS[1]  prefix of all keys. ARGV[1] seconds to add to the server's clock. ARGV[2] ring_again_seconds.
 --
 -- op:<id>      hash    kind tenant once run turn sampler number policy batch group label appended status attempts epoch
---                      holder claimed (when it last was); while unsettled also body_at body bell line (of those that
---                      stand in one) rings (once it was rung) after on_failure pending; when settled also result_at
---                      result result_kind failure sums
+--                      rings and rung (once it was rung: how many times again, and when it last became ready) holder
+--                      claimed (when it last was) after; while unsettled also body_at body bell line (of those that
+--                      stand in one) on_failure pending; when settled also queue result_at result result_kind failure
+--                      sums members (how many, where `after` has kept the first of them only)
 --                      (and, in a journal, body_at body)
 -- once:<once>  string  id of the first op appended with it
 -- tenants      hash    tenant -> unsettled ops
@@ -53,6 +54,8 @@ local function holder_of(run)
   return holder and alive(holder) and holder or ''
 end
 
+local function queue_of(bell) return cmsgpack.unpack(bell).queue end
+
 local function ring(id)
   local row = redis.call('HMGET', p .. 'op:' .. id, 'bell', 'run')
   bells[#bells + 1] = row[1]
@@ -61,7 +64,7 @@ end
 
 local function ready(id)
   if redis.call('HEXISTS', p .. 'op:' .. id, 'pending') == 1 then return end  -- its members will have it rung
-  redis.call('HSET', p .. 'op:' .. id, 'rings', 0)
+  redis.call('HSET', p .. 'op:' .. id, 'rings', 0, 'rung', stamp(now))
   redis.call('ZADD', p .. 'ready', stamp(now + ring_again), id)
   ring(id)
 end
@@ -102,16 +105,16 @@ local leave_line  -- an op's place in its line ends; in lines.lua, as `ready` ab
 local tell_joined, leave_joins  -- of joins.lua
 local note_settled  -- of batches.lua
 
--- `...` are field-value pairs that tell how the op ended. The row keeps no bell from here on, and no body either, unless
--- a worker `applied` it to a run: that may have to be done again from the run's last snapshot.
+-- `...` are field-value pairs that tell how the op ended. The row keeps no bell from here on but its queue, and no body
+-- either, unless a worker `applied` it to a run: that may have to be done again from the run's last snapshot.
 local function settle(id, status, applied, ...)
   local key = p .. 'op:' .. id
   local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'line', 'sampler', 'rings', 'pending', 'after',
-    'batch', 'group', 'policy')
+    'batch', 'group', 'policy', 'bell')
   local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[12]
-  redis.call('HSET', key, 'status', status, ...)
+  redis.call('HSET', key, 'status', status, 'queue', queue_of(row[13]), ...)
   if row[9] then leave_joins(id) end
-  redis.call('HDEL', key, 'bell', 'rings', 'line', 'after', 'on_failure', 'pending')
+  redis.call('HDEL', key, 'bell', 'line', 'on_failure', 'pending')
   redis.call('ZREM', p .. 'ready', id)
   redis.call('ZREM', p .. 'held', id)
   redis.call('ZADD', p .. 'endings', stamp(now), id)

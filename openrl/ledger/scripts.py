@@ -3,22 +3,23 @@
 They make up keys from the prefix, so a cluster needs a prefix with a `{hash tag}`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, Final
 
 import redis
 
 from openrl.domain.ids import WorkerId
+from openrl.ledger.census import MEMBERS_TOLD
 from openrl.ledger.outage import told_apart
-from openrl.ledger.port import BELLS_AT_ONCE, UNSERVED_SLOTS
+from openrl.ledger.port import BELLS_AT_LEAST, SLOTS_FOR_A_BELL, UNSERVED_SLOTS
 
 _HEADS: Final = ("rows.lua", "lines.lua", "joins.lua", "batches.lua")
 _NAMES: Final = (
     *("append", "skip", "claim", "renew", "settle", "give_back", "cancel", "sweep"),
     *("alive", "loads", "release", "leave", "lapse", "journal", "snapshot", "forget", "place", "retire"),
     *("census", "life"),
-    *("open_batch", "close_batch"),
+    *("open_batch", "close_batch", "call_off"),
 )
 
 
@@ -39,18 +40,8 @@ class Scripts:
 
     def call(self, name: str, *args: Any) -> Any:
         with told_apart():
-            return self._scripts[name](keys=(self._prefix,), args=self._args(args))
-
-    def call_all(self, name: str, calls: Iterable[Sequence[Any]]) -> list[Any]:
-        """A call each, in one round trip."""
-        pipeline = self._client.pipeline(transaction=False)
-        for args in calls:
-            self._scripts[name](keys=(self._prefix,), args=self._args(args), client=pipeline)
-        with told_apart():
-            return pipeline.execute()
-
-    def _args(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        return (self._clock_offset(), self._ring_again_seconds, *args)
+            head = (self._clock_offset(), self._ring_again_seconds)
+            return self._scripts[name](keys=(self._prefix,), args=(*head, *args))
 
 
 def lapse(client: redis.Redis, holder: WorkerId, prefix: str = "openrl:") -> None:
@@ -62,5 +53,7 @@ def lapse(client: redis.Redis, holder: WorkerId, prefix: str = "openrl:") -> Non
 def _registered(client: redis.Redis) -> dict[str, Callable[..., Any]]:
     here = resources.files("openrl.ledger")
     heads = ((here / name).read_text() for name in _HEADS)
-    head = "\n".join((f"local UNSERVED_SLOTS, BELLS_AT_ONCE = {UNSERVED_SLOTS}, {BELLS_AT_ONCE}", *heads, ""))
+    bells = {"SLOTS_FOR_A_BELL": SLOTS_FOR_A_BELL, "BELLS_AT_LEAST": BELLS_AT_LEAST}
+    numbers = {"UNSERVED_SLOTS": UNSERVED_SLOTS, "MEMBERS_TOLD": MEMBERS_TOLD, **bells}
+    head = "\n".join((*(f"local {name} = {number}" for name, number in numbers.items()), *heads, ""))
     return {name: client.register_script(head + (here / f"{name}.lua").read_text()) for name in _NAMES}

@@ -32,7 +32,7 @@ _PROTO = {DType.FLOAT32: pb.DTYPE_FLOAT32, DType.INT64: pb.DTYPE_INT64, DType.IN
 
 
 @dataclass(slots=True)
-class Room:
+class Allowance:
     """Bytes that the sparse tensors of one request may still take when they are made dense."""
 
     left: int
@@ -47,13 +47,13 @@ class Room:
         self.left -= size
 
 
-def read_tensor(message: pb.Tensor, where: str, room: Room) -> Tensor:
+def read_tensor(message: pb.Tensor, where: str, allowance: Allowance) -> Tensor:
     """The dense tensor; bfloat16 is widened to float32. Raises FieldInvalid where bytes, shape and indices disagree."""
     if message.dtype not in _AS_SENT:
         raise FieldInvalid(f"{where}.dtype", f"{message.dtype} is not a dtype; send float32, int64, int32 or bfloat16")
     shape = tuple(message.shape)
     if message.HasField("sparse_csr"):
-        return tensor_of(_from_csr(message, shape, where, room))
+        return tensor_of(_from_csr(message, shape, where, allowance))
     sent = _items(message.dense, _AS_SENT[message.dtype], where)
     shape = shape or (sent.size,)
     _check_shape(shape, sent.size, where)
@@ -101,10 +101,10 @@ def tensor_message(tensor: Tensor) -> pb.Tensor:
     return pb.Tensor(dense=tensor.data, dtype=_PROTO[tensor.dtype], shape=tensor.shape)
 
 
-def _from_csr(message: pb.Tensor, shape: tuple[int, ...], where: str, room: Room) -> Array:
+def _from_csr(message: pb.Tensor, shape: tuple[int, ...], where: str, allowance: Allowance) -> Array:
     check_matrix(shape, where)
     values = _widened(_items(message.sparse_csr.values, _AS_SENT[message.dtype], where), message.dtype)
-    room.take(prod(shape) * values.itemsize, where)
+    allowance.take(prod(shape) * values.itemsize, where)
     rows = _items(message.sparse_csr.crow_indices, np.dtype("<i8"), f"{where}.sparse_crow_indices")
     columns = _items(message.sparse_csr.col_indices, np.dtype("<i8"), f"{where}.sparse_col_indices")
     if rows.size == 0:

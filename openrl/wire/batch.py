@@ -17,7 +17,7 @@ from openrl.domain.op import ForwardBackward
 from openrl.domain.outcome import BatchResult
 from openrl.domain.tensor import DType, Tensor
 from openrl.wire import tinker_pb2 as pb
-from openrl.wire.arrays import Array, Room, array_of, read_tensor, read_tokens, tensor_of
+from openrl.wire.arrays import Allowance, Array, array_of, read_tensor, read_tokens, tensor_of
 from openrl.wire.base import INT32, NamedTurn
 from openrl.wire.crowd import crowded
 
@@ -60,8 +60,8 @@ def to_forward_backward(request: pb.ForwardBackwardRequest, card: ModelCard, den
     check_config(loss, config)
     if not request.data:
         raise FieldInvalid("data", "is empty; send at least one datum")
-    room = Room(dense_bytes)
-    data = tuple(to_datum(message, loss, card, f"data[{at}]", room) for at, message in enumerate(request.data))
+    allowance = Allowance(dense_bytes)
+    data = tuple(to_datum(message, loss, card, f"data[{at}]", allowance) for at, message in enumerate(request.data))
     check_values(data, card.vocab_size)
     return ForwardBackward(data=data, loss=loss, loss_config=config, forward_only=request.forward_only)
 
@@ -85,11 +85,11 @@ def to_config(request: pb.ForwardBackwardRequest) -> dict[str, float]:
     return config
 
 
-def to_datum(message: pb.Datum, loss: Loss, card: ModelCard, where: str, room: Room) -> Datum:
+def to_datum(message: pb.Datum, loss: Loss, card: ModelCard, where: str, allowance: Allowance) -> Datum:
     tokens = read_tokens(list(_texts(message, f"{where}.model_input")), f"{where}.model_input")
     check_context(tokens.elements, card.context_length, f"{where}.model_input")
     inputs = {
-        name: read_tensor(tensor, f"{where}.loss_fn_inputs.{name}", room)
+        name: read_tensor(tensor, f"{where}.loss_fn_inputs.{name}", allowance)
         for name, tensor in message.loss_fn_inputs.items()
     }
     datum = Datum(tokens=tokens, inputs=inputs)

@@ -4,6 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 from openrl.domain.errors import FieldInvalid
+from openrl.domain.judge import Judged
 from openrl.domain.op import SavePolicy
 from openrl.domain.outcome import (
     BatchResult,
@@ -51,7 +52,7 @@ def answer_of(record: Record) -> Answer:
             return Answer(PROTOBUF, batch_output(record.result))
         case Sampled():
             return Answer(PROTOBUF, sample_response(record.result.result))
-        case RolledOut() | Graded():
+        case RolledOut() | Judged() | Graded():
             raise FieldInvalid("request_id", "belongs to a batch of rollouts, whose events tell what came of it")
         case _:
             return _json(result_fields(record.kind, record.result))

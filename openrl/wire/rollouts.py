@@ -1,6 +1,6 @@
 """Batches of rollouts: the JSON request, and its translation into actions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ from openrl.wire.sampling import MOST_SAMPLES, SamplingOptions, to_params
 MOST_PROMPTS = 10_000
 MOST_ROLLOUTS = 200_000  #: prompts times group size
 MOST_REWARDS = 64
+PARAMS_CHARS = 100_000_000  #: of all reward functions, times prompts
 MOST_MESSAGES = 4096
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -107,10 +108,16 @@ def to_rollouts(request: RolloutRequest, card: ModelCard, policy: DepotKey | Non
     ]
 
 
-def to_rewards(request: RolloutRequest, known: Sequence[str]) -> tuple[RewardPart, ...]:
+def to_rewards(
+    request: RolloutRequest, known: Sequence[str], reading: Mapping[str, Mapping[str, str]]
+) -> tuple[RewardPart, ...]:
     """Raises FieldInvalid for a function that is not among the known ones (none are: nobody could tell), or is named
-    twice: their parts would have the same name."""
+    twice: their parts would have the same name. `reading` has the parameters of functions that do not need them all."""
     names = [reward.name for reward in request.rewards]
+    size = sum(len(name) + len(text) for reward in request.rewards for name, text in reward.params.items())
+    if size * len(request.prompts) > PARAMS_CHARS:
+        asked = f"{size} characters of params for each of {len(request.prompts)} prompts"
+        raise FieldInvalid("rewards", f"{asked} are more than {PARAMS_CHARS} in all; send several batches")
     for number, name in enumerate(names):
         if known and name not in known:
             there_are = ", ".join(known)
@@ -118,7 +125,10 @@ def to_rewards(request: RolloutRequest, known: Sequence[str]) -> tuple[RewardPar
             raise FieldInvalid(f"rewards[{number}].name", problem)
         if name in names[:number]:
             raise FieldInvalid(f"rewards[{number}].name", f"{name!r} is named twice; each function is taken once")
-    return tuple(RewardPart(name=each.name, weight=each.weight, params=each.params) for each in request.rewards)
+    return tuple(
+        RewardPart(name=each.name, weight=each.weight, params=dict(reading.get(each.name, each.params)))
+        for each in request.rewards
+    )
 
 
 def _prompt(prompt: PromptChoice, where: str, params: SamplingParams, card: ModelCard) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pydantic import Field
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.op import ScoreTexts
 from openrl.wire.base import Wire
+from openrl.wire.judge import NAME as JUDGE
 
 MOST_TEXTS = 10_000
 
@@ -21,6 +22,9 @@ class ScoreRequest(Wire):
 
 
 def to_score(request: ScoreRequest) -> ScoreTexts:
+    """Raises FieldInvalid."""
+    if request.reward == JUDGE:
+        raise FieldInvalid("reward", f"{JUDGE} is asked about rollouts only; name it in a request for rollouts")
     texts = tuple(request.texts)
     contexts = tuple(request.contexts if request.contexts is not None else ({} for _ in texts))
     if len(contexts) != len(texts):

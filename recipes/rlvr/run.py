@@ -10,6 +10,7 @@ Where the model lives and who else uses it is the service's affair; this file ne
 import argparse
 import asyncio
 import json
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from reward import Problem, draw, reward
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from tinker import types
 
 ENDS = 3  #: steps at either end whose mean is reported as the first and the last reward
@@ -209,6 +210,7 @@ def reporter(progress: Progress, options: Options, seed: int) -> Report:
 async def train_all(service: tinker.ServiceClient, options: Options, train: Train) -> list[dict[str, Any]]:
     """All runs at once: while one of them scores or waits, the service works for the others."""
     columns = (
+        SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -237,12 +239,15 @@ def draw_curve(curves: list[list[float]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def parse_options() -> Options:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--base-url", help="of the service; without it, TINKER_BASE_URL")
-    parser.add_argument("--base-model", default="HuggingFaceTB/SmolLM2-135M-Instruct")
+def parse_options(about: str | None = __doc__) -> Options:
+    """What the command line says; the first line of `about` is what `--help` begins with."""
+    parser = argparse.ArgumentParser(
+        description=about.splitlines()[0] if about else None, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--base-url", help="of the service", default=os.environ.get("TINKER_BASE_URL"))
+    parser.add_argument("--base-model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="that the service serves")
     parser.add_argument("--jobs", type=int, default=1, help="runs trained at the same time, each with its own seed")
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=20, help="updates of one run")
     parser.add_argument("--groups", type=int, default=4, help="prompts of one step")
     parser.add_argument("--group-size", type=int, default=8, help="replies to one prompt")
     parser.add_argument("--max-tokens", type=int, default=28, help="of one reply")
@@ -253,8 +258,7 @@ def parse_options() -> Options:
     return Options(**vars(parser.parse_args()))
 
 
-def main(train: Train = train) -> None:
-    options = parse_options()
+def main(options: Options, train: Train = train) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with tinker.ServiceClient(base_url=options.base_url) as service:
@@ -275,4 +279,4 @@ def main(train: Train = train) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(parse_options())

@@ -7,20 +7,36 @@ start. Replies cross the network once, scored, and no tokenizer is needed here. 
     TINKER_BASE_URL=http://127.0.0.1:8000 TINKER_API_KEY=tml-... python recipes/rlvr/run_rollouts.py
 """
 
+import json
 import random
+import sys
 import time
 from statistics import fmean
 from typing import Any
 
 import tinker
-from reward import Problem, draw
-from run import UNSEEN_PROBLEMS, Options, Report, main
+from reward import Problem, draw, reward
+from run import UNSEEN_PROBLEMS, Options, Report, main, parse_options
 from tinker import types
 
 import openrl
-from openrl.client import AsyncBatch, Group
+from openrl.client import AsyncBatch, ClientError, Group, WorkFailed
 
 REWARD = "facts_to_json"
+INSTALL = "where the reward workers (or `openrl serve`) run: pip install ./recipes/rlvr, then start them again"
+
+
+def require_reward(base_url: str | None) -> None:
+    """Ends the program, with what to do, where the service's reward is missing or another than that of this folder."""
+    facts = draw(random.Random(0)).facts
+    replies = [json.dumps(facts), f"Here: {json.dumps(facts | {'age': '7'})}", "{}", "No."]
+    try:
+        with openrl.Client(base_url, patience_seconds=10) as client:
+            scores = client.score(REWARD, replies, [{"facts": facts}] * len(replies))
+    except WorkFailed as error:
+        sys.exit(f"the service cannot score with {REWARD!r}: {error}\n{INSTALL}")
+    if scores != [reward(reply, facts) for reply in replies]:
+        sys.exit(f"the service's {REWARD!r} is another than {reward.__code__.co_filename}\n{INSTALL}")
 
 
 async def roll_out(
@@ -89,4 +105,9 @@ async def train(service: tinker.ServiceClient, options: Options, seed: int, repo
 
 
 if __name__ == "__main__":
-    main(train)
+    options = parse_options(__doc__)
+    try:
+        require_reward(options.base_url)
+        main(options, train)
+    except ClientError as error:  # it says what is wrong and what to do
+        sys.exit(str(error))

@@ -11,7 +11,7 @@ def options(**changed: object) -> argparse.Namespace:
 
 
 def served(seconds: float, tokens: int = 100, waits: list[float] | None = None) -> Served:
-    return Served(seconds=seconds, tokens=tokens, waits=waits or [])
+    return Served(seconds=seconds, tokens=tokens, waits=waits or [], cpu_seconds=2 * seconds)
 
 
 def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
@@ -37,7 +37,20 @@ def test_requests_that_come_over_time_come_within_a_third_and_static_ones_at_onc
 
 def test_vllm_is_left_out_where_it_is_not_given_or_cannot_serve_the_model() -> None:
     for args, model in ((options(), "smollm2-135m"), (options(vllm_python="python"), "tiny")):
-        assert not {"vllm", "in_flight"} & sample.plan(args, model, 512, 30.0).keys()
+        turns = sample.plan(args, model, 512, 30.0)
+        assert not {"vllm", "in_flight", "worker", "bare_adapters"} & turns.keys()
+        assert {turn.side for turn in turns.values()} == {"openrl", "static", "batching", "serial"}
+
+
+def test_turns_can_be_chosen_and_figures_are_of_those_alone() -> None:
+    turns = sample.chosen(sample.plan(options(vllm_python="python"), "smollm2-135m", 512, 0), ["worker", "bare"])
+    assert (turns["bare"].in_flight, turns["bare"].tells) == (32, True)
+    figures = sample.figures(turns, {"worker": [served(1.0)], "bare": [served(2.0)]})
+    assert figures["vllm_worker_ratio"] == pytest.approx(2.0)
+    assert figures["bare_tokens_per_cpu_s"] == pytest.approx(25.0)
+    assert not [name for name in figures if name.startswith(("ttft", "static", "vllm_cpu"))]
+    with pytest.raises(SystemExit, match="nonsense"):
+        sample.chosen(turns, ["nonsense"])
 
 
 def test_the_wait_for_a_first_token_is_that_of_the_probes() -> None:

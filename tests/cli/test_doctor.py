@@ -6,7 +6,7 @@ import pytest
 from openrl.cli import doctor
 from openrl.cli.doctor import Finding, Level
 from openrl.cli.ports import listening
-from openrl.config import Gateway, Settings, Worker
+from openrl.config import Gateway, Reward, Settings, Worker
 from openrl.domain.errors import SettingInvalid
 
 
@@ -56,6 +56,28 @@ def test_the_sandboxs_level_is_told(
     finding = doctor.sandbox(_settings(tmp_path).model_copy(update={"worker": Worker(sandbox=asked)}))
     assert finding.level is level
     assert words in finding.fact
+
+
+KEY = "env:KEY"
+URLS = ("https://a.example.com/v1", "http://127.0.0.1:9000/")
+
+
+@pytest.mark.parametrize(
+    ("wish", "strong", "level", "words"),
+    [
+        (Reward(), "", Level.OK, "webhook off; source off"),
+        (Reward(source=True), "", Level.OK, "webhook off; source on"),
+        (Reward(source=True), "no", Level.WARN, "source on, but refused: no sandbox of level strong (no)"),
+        (Reward(webhook_urls=URLS, webhook_key=KEY), "", Level.OK, f"webhook to {', '.join(URLS)}; source off"),
+        (Reward(webhook_urls=URLS), "", Level.FAIL, "without a key"),
+    ],
+)
+def test_what_clients_may_score_with_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Reward, strong: str, level: Level, words: str
+) -> None:
+    monkeypatch.setattr(doctor, "_lacking_levels", lambda: {"strong": strong, "kernel": "", "limits": ""})
+    finding = doctor.rewards(_settings(tmp_path).model_copy(update={"reward": wish}))
+    assert (finding.level, words in finding.fact) == (level, True)
 
 
 def test_the_sandboxs_levels_are_tried_for_real() -> None:

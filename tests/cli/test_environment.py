@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from openrl.cli.environment import child_env, variables
-from openrl.config import Gateway, Sample, Settings, Train, Vllm, Worker, load
+from openrl.config import Gateway, Reward, Sample, Settings, Train, Vllm, Worker, load
 
 SETTINGS = Settings(
     data_dir=Path("/data"),
@@ -13,6 +13,7 @@ SETTINGS = Settings(
     train=Train(pack_tokens=99),
     sample=Sample(engine="torch", vllm=Vllm(extra='{"block_size": 32, "more": ["a", "b"]}')),
     worker=Worker(device="cpu", dtype="float32"),
+    reward=Reward(source=True, webhook_urls=("https://a.b/c", "http://127.0.0.1:1/"), webhook_key="env:A"),
 )
 
 

@@ -73,7 +73,7 @@ def test_an_op_is_shown_in_the_order_of_what_happened(gateway, tmp_path, monkeyp
         client.score("length", ["a"])
     op = ops.asked(Settings(data_dir=tmp_path), gateway.url, gateway.worker.seen[-1].id)
     story = {name: str(said) for name, said in ops.story(op)}
-    assert list(story) == ["op", "kind", "status", "appended", "claimed", "settled"]
+    assert list(story) == ["op", "kind", "status", "appended", "queue", "claimed", "settled"]
     assert story["status"] == "done" and story["claimed"].startswith("once by here, 20")
     with pytest.raises(NotReached, match="no request 'never there'"):
         ops.asked(Settings(data_dir=tmp_path), gateway.url, "never there")
@@ -91,6 +91,7 @@ def test_what_an_op_waits_for_is_shown() -> None:
         "claimed_at": "2026-01-02T03:04:05+00:00",
         "settled_at": None,
         "age_seconds": 9.2,
+        "rung_at": "2026-01-02T03:04:05+00:00",
         "rung_again": 2,
         "queue": "reward.0",
         "line": None,
@@ -99,11 +100,18 @@ def test_what_an_op_waits_for_is_shown() -> None:
     }
     story = ops.story(told)
     assert [str(said) for name, said in story if name == "after"][-2:] == ["m9 done", "and 2 more"]
-    assert [str(said) for name, said in story if name == "queue"] == ["reward.0: rung, 2 times again", "no worker"]
+    rung, why = (str(said) for name, said in story if name == "queue")
+    assert rung.startswith("reward.0: rung 2026-01-") and rung.endswith(", 2 times again") and why == "no worker"
     assert dict(story)["claimed"].plain.startswith("2 times, the last, 2026")
     line = {"name": "reward", "ahead": 3, "seconds": 200.0}
-    (where,) = [str(said) for name, said in ops.story(told | {"line": line, "rung_again": None}) if name == "queue"]
+    (where,) = [str(said) for name, said in ops.story(told | {"line": line, "rung_at": None}) if name == "queue"]
     assert where == "reward.0: in line reward, 3 of yours ahead, for about 3 min"
+    over = told | {"settled_at": "2026-01-02T03:04:09+00:00", "waits_because": None, "rung_again": 0}
+    assert [name for name, _ in ops.story(over)][-4:] == ["after", "queue", "claimed", "settled"]
+    never = [str(said) for name, said in ops.story(over | {"rung_at": None}) if name == "queue"]
+    assert never == ["reward.0: not rung"]
+    gone = {"count": 1, "ops": [{"op_id": "m", "status": None}]}
+    assert "m forgotten" in [str(said) for _, said in ops.story(told | {"after": gone})]
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,16 @@ def test_every_kind_of_prompt_and_policy_is_taken(client, gateway):
     assert [len(rollout.tokens) for rollout in group.rollouts] == [2, 2]
 
 
+def test_a_judge_is_named_like_the_policy_of_a_batch(client, gateway):
+    params = {"text": "{{completion}}?", "sampling": {"max_tokens": 2}}
+    for policy in ("toy", {"base_model": "toy"}):
+        judge = openrl.Reward("judge", params=params | {"policy": policy})
+        batch = client.rollouts.create(["A"], "toy", **(ASKED | {"reward": judge}))
+        assert len(batch.results()[0].rollouts) == ASKED["group_size"]
+    asked = [op.action for op in gateway.worker.seen if op.action.kind == "ask_judge"]
+    assert len(asked) == 2 and asked[0].base_model == "toy"
+
+
 def test_what_is_wrong_is_told_by_name(client):
     with pytest.raises(RequestRefused, match=r"sampling\.max_tokens: is missing") as refused:
         client.rollouts.create(["A"], "toy", **(ASKED | {"sampling": {}}))

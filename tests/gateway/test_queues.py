@@ -95,8 +95,9 @@ def test_an_ops_life_is_told(own, gateway):
     assert life(own, op).json()["worker"] == "here" and life(own, op).json()["claimed_at"]
     ledger.failed(held, Failure(error="E", message="m", category=Category.USER))
     over = life(own, op).json()
-    assert (over["status"], over["queue"], over["waits_because"]) == ("failed", None, None)
-    assert over["settled_at"] >= over["claimed_at"] >= over["appended_at"] and over["error"]["message"] == "m"
+    assert (over["status"], over["queue"], over["waits_because"]) == ("failed", told["queue"], None)
+    assert over["settled_at"] >= over["claimed_at"] >= over["rung_at"] >= over["appended_at"]
+    assert over["rung_again"] == 0 and over["error"]["message"] == "m"
     assert over["age_seconds"] >= 0
 
 

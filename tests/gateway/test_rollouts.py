@@ -11,7 +11,7 @@ from openrl.domain.errors import AdapterUnsupported, LedgerUnreachable, OpCancel
 from openrl.domain.ids import WorkerId
 from openrl.domain.op import RewardOp, SampleOp
 from openrl.domain.worker import Role
-from openrl.gateway import streams
+from openrl.gateway import batches, streams
 from openrl.gateway.doubles import toy_gateway
 from openrl.gateway.routes.rollouts import router
 from openrl.ledger.port import Limits
@@ -216,6 +216,38 @@ def test_a_batch_is_called_off(own, gateway):
     ]
     assert own.post(f"rollouts/{batch}/cancel").json()["status"] == "cancelled"
     assert own.state(own.batch(4))["status"] in ("running", "done")
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_large_batch_is_called_off_behind_its_callers_back(own, gateway, monkeypatch, away):
+    """And by the sweeps where the ledger was away for a moment."""
+    monkeypatch.setattr(batches, "CALLING_OFF_SECONDS", 0.0)
+    calls, answered, ended, hold = count(), threading.Event(), threading.Event(), threading.Event()
+    real = gateway.services.ledger.call_off
+
+    def call_off(batch):
+        if next(calls) == 0:
+            return real(batch)
+        assert answered.wait(20)
+        ended.set()
+        if away:
+            raise LedgerUnreachable("away")
+        return real(batch)
+
+    monkeypatch.setattr(gateway.services.ledger, "call_off", call_off)
+    gateway.worker.before = lambda op: hold.wait(20)
+    batch = own.batch(prompts=[{"tokens": [number % 9 + 1]} for number in range(120)])
+    state = own.post(f"rollouts/{batch}/cancel").json()
+    assert state["status"] == "cancelled" and state["groups_done"] == 50
+    answered.set()
+    assert ended.wait(20)
+    if away:
+        for _ in range(2):
+            gateway.services.ledger.sweep()
+    hold.set()
+    told = own.events(batch)
+    assert sorted(indexes(told)) == list(range(120))
+    assert told[-1][2]["rollouts"] == {"asked": 240, "done": 0, "dropped": 240}
 
 
 def test_a_group_that_cannot_be_sampled_is_dropped_and_counted(own, gateway):

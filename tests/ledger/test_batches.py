@@ -2,7 +2,7 @@
 
 import pytest
 
-from openrl.domain.errors import EngineBusy, NoRoomForBatch, OpCancelled, TooManyWaiting
+from openrl.domain.errors import ClaimLost, EngineBusy, NoRoomForBatch, OpCancelled, TooManyWaiting
 from openrl.domain.ids import BatchId, TenantId
 from openrl.domain.op import Status
 from openrl.domain.outcome import StepResult, failure_of
@@ -131,9 +131,9 @@ def test_a_closed_batch_gives_its_room_up_and_what_is_in_it_can_be_cancelled(sce
     scene.open_batch(3)
     groups = [scene.group(0), scene.group(1)]
     score(scene, groups[0], 1.0)
-    scene.ledger.close_batch(B)
+    scene.ledger.close_batch(B, OpCancelled())
     assert scene.ledger.waiting(ANNA) == 2 and scene.ledger.batch(B).cancelled
-    scene.ledger.cancel_all([op for group in groups for op in group], OpCancelled())
+    assert scene.ledger.call_off(B) == 0
     assert scene.ledger.waiting(ANNA) == 0
     assert scene.ledger.settled_in(B, 0, 9) == [groups[0][1], groups[1][1]]
     assert scene.ledger.read(groups[0][1]).status is Status.DONE
@@ -169,6 +169,14 @@ def test_a_batch_of_which_only_a_part_came_is_forgotten_too(stage):
     assert scene.ledger.batch(B) is None and scene.ledger.waiting(ANNA) == 0
 
 
+def test_the_ids_of_a_batchs_ops_are_kept_until_the_last_has_settled(redis_scene, client):
+    redis_scene.open_batch(1)
+    group = redis_scene.group(0)
+    assert client.lrange("openrl:batch:b:ops", 0, -1) == [op.encode() for op in group]
+    score(redis_scene, group, 1.0)
+    assert not client.exists("openrl:batch:b:ops")
+
+
 def test_nothing_is_left_in_redis_of_a_batch_that_expired(redis_scene, client):
     scene = redis_scene
     scene.open_batch(1)
@@ -180,11 +188,64 @@ def test_nothing_is_left_in_redis_of_a_batch_that_expired(redis_scene, client):
     assert left <= {"places"}
 
 
-def test_many_ops_go_in_and_out_together(scene):
-    scene.open_batch(120)
-    ops = [op for number in range(120) for op in scene.group(number)]
-    scene.ledger.cancel_all([*ops, "unknown"], OpCancelled())
-    assert len(scene.ledger.settled_in(B, 0, 1000)) == 120
+def closed(scene, groups: int, line: str = ""):
+    """A batch that was closed when all of it had come."""
+    scene.open_batch(groups)
+    ops = [op for number in range(groups) for op in scene.group(number, lines=(line, ""))]
+    scene.bells()
+    scene.ledger.close_batch(B, OpCancelled())
+    return ops
+
+
+def test_a_batch_is_called_off_in_parts_from_its_end(scene):
+    ops = closed(scene, 120)
+    held = scene.claim(ops[0])
+    assert scene.ledger.call_off(B) == 140
+    assert scene.ledger.waiting(ANNA) == 140 and scene.ledger.batch(B).failed == {"OpCancelled": 50}
+    assert scene.ledger.read(ops[-1]).failure == failure_of(OpCancelled())
+    assert scene.ledger.read(ops[139]).status is Status.WAITING
+    assert (scene.ledger.call_off(B), scene.ledger.call_off(B), scene.ledger.call_off(B)) == (40, 0, 0)
+    assert scene.ledger.batch(B).over and len(scene.ledger.settled_in(B, 0, 1000)) == 120
+    with pytest.raises(ClaimLost):
+        scene.ledger.done(held, StepResult(metrics={}))
+
+
+def test_what_stands_in_line_is_called_off_without_a_bell(scene):
+    scene.ledger.stay("", Brings(line="samples", slots=8))
+    closed(scene, 120, line="samples")
+    while scene.ledger.call_off(B):
+        pass
+    assert scene.bells() == [] and scene.ledger.queues()[0].waiting == 0
+
+
+def test_the_sweep_calls_off_what_nobody_else_does(scene):
+    ops = closed(scene, 120)
+    scene.ahead = 3.0
+    for _ in range(3):
+        scene.ledger.sweep()
+    assert scene.ledger.waiting(ANNA) == 0
+    assert all(scene.ledger.read(op).failure == failure_of(OpCancelled()) for op in ops)
+
+
+def test_an_op_that_comes_to_a_closed_batch_is_called_off_too(scene):
+    """Its gateway had begun to append before it was closed."""
+    scene.open_batch(2)
+    scene.group(0)
+    scene.ledger.close_batch(B, OpCancelled())
+    assert scene.ledger.call_off(B) == 0
+    late, _ = scene.group(1)
+    scene.ahead = 1.0
+    scene.ledger.sweep()
+    assert scene.ledger.read(late).failure == failure_of(OpCancelled())
+    assert scene.ledger.waiting(ANNA) == 0 and len(scene.ledger.settled_in(B, 0, 9)) == 2
+
+
+def test_a_batch_that_is_not_closed_is_not_called_off(scene):
+    scene.open_batch(1)
+    sample, _ = scene.group(0)
+    assert scene.ledger.call_off(B) == 0 == scene.ledger.call_off(BatchId("unknown"))
+    scene.ledger.sweep()
+    scene.finish(sample)
 
 
 def test_a_single_rollout_passes_another_tenants_flood_at_both_lines(scene):

@@ -107,41 +107,60 @@ def test_an_ops_life_is_told_from_its_append_to_its_end(scene):
     op = scene.sample(0, line=LINE)
     waits = scene.ledger.life(op)
     assert (waits.rung_again, waits.holder, waits.claimed, waits.settled, waits.line) == (0, "", None, None, LINE)
+    assert (waits.rung, waits.queue) == (pytest.approx(waits.appended, abs=1), "q")
     scene.ahead += 30
     scene.ledger.sweep()
-    assert scene.ledger.life(op).rung_again == 1
     held = scene.for_worker("w1").claim(op)
     life = scene.ledger.life(op)
+    assert (life.rung_again, life.rung) == (1, waits.rung)
     assert (life.holder, life.settled) == ("w1", None)
     assert life.claimed - life.appended == pytest.approx(30, abs=2)
     scene.for_worker("w1").give_back(held)
-    assert scene.ledger.life(op).holder == ""
+    back = scene.ledger.life(op)
+    assert (back.holder, back.rung_again) == ("", 0) and back.rung - waits.rung == pytest.approx(30, abs=2)
     scene.for_worker("w2").claim(op)
     scene.ahead += 10
     scene.ledger.cancel(op, OpCancelled())
     over = scene.ledger.life(op)
-    assert (over.rung_again, over.holder, over.line) == (None, "w2", "")
+    assert (over.rung, over.rung_again, over.queue) == (back.rung, 0, "q"), "what it has been through stays"
+    assert (over.holder, over.line) == ("w2", "")
     assert over.settled - over.claimed == pytest.approx(10, abs=2) and over.now >= over.settled
 
 
 def test_an_op_that_stands_was_not_rung_and_one_that_waits_names_its_members(scene):
     scene.ledger.stay("", Brings(line=LINE, slots=2))
     first, second = (scene.sample(number, line=LINE) for number in range(2))
-    assert scene.ledger.life(second).rung_again is None
+    stands = scene.ledger.life(second)
+    assert (stands.rung, stands.rung_again) == (None, None)
     waits = scene.joined(first, second, on_failure="run")
     scene.finish(first)
     life = scene.ledger.life(waits)
     assert life.after == ((first, "done"), (second, "waiting")) and life.members == 2 and life.rung_again is None
     scene.finish(second)
     scene.finish(waits)
-    assert scene.ledger.life(waits).after == ()
+    assert scene.ledger.life(waits).after == ((first, "done"), (second, "done"))
     assert scene.ledger.life(OpId("never")) is None
 
 
 def test_of_many_members_the_first_are_told(scene):
     members = [scene.sample(number) for number in range(MEMBERS_TOLD + 5)]
-    life = scene.ledger.life(scene.joined(*members, on_failure="run"))
-    assert life.members == MEMBERS_TOLD + 5 and [op for op, _ in life.after] == members[:MEMBERS_TOLD]
+    waits = scene.joined(*members, on_failure="run")
+    for _ in ("waiting", "settled"):
+        life = scene.ledger.life(waits)
+        assert life.members == MEMBERS_TOLD + 5 and [op for op, _ in life.after] == members[:MEMBERS_TOLD]
+        scene.ledger.cancel(waits, OpCancelled())
+
+
+def test_a_member_that_is_forgotten_is_told_without_its_status(stage):
+    scene = stage(keep_seconds=100.0)
+    member = scene.sample(0)
+    scene.finish(member)
+    waits = scene.joined(member)
+    scene.ahead += 90
+    scene.finish(waits)
+    for scene.ahead in (110, 185):
+        scene.ledger.sweep()
+    assert scene.ledger.life(waits).after == ((member, ""),)
 
 
 def test_a_census_of_several_pages_counts_everything_once(scene, monkeypatch):

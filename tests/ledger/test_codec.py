@@ -7,6 +7,7 @@ import pytest
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.ids import DepotKey, OpId, RunId, SamplerId
+from openrl.domain.judge import Answers, AskJudge, Judged, Said
 from openrl.domain.op import (
     Action,
     Bell,
@@ -70,6 +71,15 @@ THINGS = (
     Sample(base_model="m", policy=KEY, prompt=INTS, num_samples=4, params=PARAMS, target_prompt_logprobs=LONGS),
     RollOut(base_model="m", policy=KEY, number=3, num_samples=4, params=PARAMS, tokens=INTS),
     ScoreGroup(of=OpId("o"), samples=4, rewards=(RewardPart(name="exact", weight=0.5),), context={"answer": "b"}),
+    AskJudge(
+        of=OpId("o"),
+        reward=1,
+        base_model="m",
+        policy=KEY,
+        answers=2,
+        params=PARAMS,
+        messages=(Said(role="user", pieces=("is ", " é?")),),
+    ),
     ScoreTexts(reward="exact", texts=("a", ""), contexts=({}, {"answer": "b"})),
     RunCreated(run=RunId("r")),
     WeightsLoaded(run=RunId("r"), path=PATH),
@@ -86,6 +96,9 @@ THINGS = (
         )
     ),
     RolledOut(prompt=INTS, sequences=(SEQUENCE,), texts=("é",), queued_seconds=0.5, sampled_seconds=1.0),
+    Judged(
+        answers=(Answers(sample=0, texts=("yes", "é")),), dropped=(Dropped(sample=1, error="E", reason="too long"),)
+    ),
     Graded(
         grades=(Grade(sample=0, reward=0.5, parts={"exact": 1.0}, info={"exact": "yes"}),),
         dropped=(Dropped(sample=1, error="GraderFailed", reason="too slow"),),

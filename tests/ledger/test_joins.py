@@ -77,6 +77,34 @@ def test_an_op_may_run_whatever_became_of_its_members(scene):
     assert [scene.ledger.read(member).status for member in members] == [Status.FAILED, Status.DONE]
 
 
+def test_a_judge_fails_with_its_samples_and_the_reward_of_both_runs_once(scene):
+    sample = scene.sample(0)
+    judge = scene.joined(sample)
+    reward = scene.joined(sample, judge, on_failure="run")
+    scene.bells()
+    scene.ledger.failed(scene.claim(sample), failure_of(RuntimeError("a bug")))
+    assert scene.ledger.read(judge).failure.error == "MemberFailed"
+    assert scene.bells() == [reward]
+    members = scene.claim(reward).op.after.ops
+    assert [scene.ledger.read(member).status for member in members] == [Status.FAILED, Status.FAILED]
+
+
+def test_a_judge_takes_no_slot_from_the_samples_that_it_waits_for(scene):
+    scene.ledger.stay("", Brings(line=LINE, slots=2))
+    samples = [scene.reward(line=LINE) for _ in range(3)]
+    judges = [scene.joined(sample, line=LINE) for sample in samples]
+    rewards = [scene.joined(*pair, on_failure="run", line=LINE) for pair in zip(samples, judges, strict=True)]
+    settled = []
+    while bells := scene.bells():
+        for op_id in bells:
+            assert scene.ledger.read(op_id).status is Status.WAITING
+            scene.finish(op_id)
+            settled.append(op_id)
+    assert sorted(settled) == sorted([*samples, *judges, *rewards])
+    for trio in zip(samples, judges, rewards, strict=True):
+        assert sorted(trio, key=settled.index) == list(trio)
+
+
 def test_unknown_forgotten_and_other_tenants_members_are_refused_alike(stage):
     scene = stage(keep_seconds=100.0)
     gone, foreign = scene.sample(0), scene.sample(0, tenant="bert", sampler="b")
@@ -201,4 +229,4 @@ def test_nothing_is_left_in_redis_of_joins_that_ended(redis_scene, client):
     scene.finish(member)
     scene.finish(joined)
     assert not client.exists(f"openrl:joined:{member}", "openrl:joins")
-    assert not client.hmget(f"openrl:op:{joined}", "after", "pending", "on_failure")[0]
+    assert client.hmget(f"openrl:op:{joined}", "pending", "on_failure") == [None, None]

@@ -16,8 +16,9 @@ from openrl.domain.op import SETTLED, Bell, Sample, SampleOp
 from openrl.domain.outcome import StepResult, failure_of
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
+from openrl.ledger.lines import bells_at_once
 from openrl.ledger.memory import MemoryLedger
-from openrl.ledger.port import BELLS_AT_ONCE, UNSERVED_SLOTS, Brings, Limits
+from openrl.ledger.port import UNSERVED_SLOTS, Brings, Limits
 from openrl.ledger.redis import RedisLedger
 
 LIMITS = Limits(hold_seconds=15.0, ring_again_seconds=5.0, max_attempts=2)
@@ -122,7 +123,7 @@ class Lines(RuleBasedStateMachine):
         return sum(slots for slots, until in self.brought.values() if until > self.now) or UNSERVED_SLOTS
 
     def may_ring(self, tenant: str) -> bool:
-        few = Counter(self.out[op_id] for op_id in self.bells_out)[tenant] < BELLS_AT_ONCE
+        few = Counter(self.out[op_id] for op_id in self.bells_out)[tenant] < bells_at_once(self.slots())
         return few and Counter(self.out.values())[tenant] < self.slots() - len(self.out)
 
     def note_settled(self, op_id: OpId) -> None:
@@ -183,7 +184,7 @@ class Lines(RuleBasedStateMachine):
             assert (op_id in self.bells) == (op_id in self.out), "rung at once, or not"
         return op_id
 
-    @rule(worker=workers, slots=st.sampled_from([0, 1, 4, 9, 50]))
+    @rule(worker=workers, slots=st.sampled_from([0, 1, 4, 9, 50, 200]))
     def stay(self, worker, slots):
         self.brought.pop(worker, None)
         if slots:

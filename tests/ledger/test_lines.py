@@ -6,7 +6,7 @@ from openrl.domain.errors import OpCancelled
 from openrl.domain.ids import OpId
 from openrl.domain.op import Status
 from openrl.domain.outcome import StepResult
-from openrl.ledger.port import BELLS_AT_ONCE, UNSERVED_SLOTS, Brings
+from openrl.ledger.port import BELLS_AT_LEAST, UNSERVED_SLOTS, Brings
 
 LINE = "samples"
 RESULT = StepResult(metrics={})
@@ -128,9 +128,12 @@ def test_without_a_worker_few_are_rung_and_the_rest_when_one_comes(scene):
     ops = flood(scene, 50)
     assert scene.bells() == ops[: UNSERVED_SLOTS // 2]
     scene.ledger.stay("", Brings(line=LINE, slots=20))
-    assert scene.bells() == ops[4:10]
+    assert scene.bells() == ops[4:BELLS_AT_LEAST]
+    for op_id in ops[:5]:
+        scene.claim(op_id)
+    assert scene.bells() == ops[8:10]
     scene.for_worker("another").stay("", Brings(line=LINE, slots=20))
-    assert scene.bells() == ops[10:BELLS_AT_ONCE]
+    assert scene.bells() == ops[10:13]
     scene.for_worker("of another line").stay("", Brings(line="rewards", slots=20))
     assert scene.bells() == []
 
@@ -153,15 +156,18 @@ def test_slots_go_with_their_worker(scene, how):
     gone(scene, how)
     assert len(flood(scene, 50)) == 50 and len(scene.bells()) == UNSERVED_SLOTS // 2
     scene.ledger.stay("", Brings(line=LINE, slots=40))
-    assert len(scene.bells()) == BELLS_AT_ONCE - UNSERVED_SLOTS // 2, "and come back with it"
+    assert len(scene.bells()) == BELLS_AT_LEAST - UNSERVED_SLOTS // 2, "and come back with it"
 
 
 def test_with_fewer_slots_than_ops_out_nobody_is_rung_until_there_are_free_ones(scene):
     scene.ledger.stay("", Brings(line=LINE, slots=20))
     ops = flood(scene, 12)
+    held = [scene.claim(op_id) for op_id in ops[:2]]
+    assert scene.bells() == ops[:10]
     scene.ledger.stay("", Brings(line=LINE, slots=8))
-    scene.bells()
-    for op_id in ops[:6]:
+    for claim in held:
+        scene.finish_with_bytes(claim, 1)
+    for op_id in ops[2:6]:
         scene.finish(op_id)
     assert scene.bells() == []
     scene.finish(ops[6])
@@ -179,19 +185,25 @@ def test_who_comes_behind_an_op_in_line_does_not_overtake_it(scene):
     assert scene.bells() == ops[1:] + late
 
 
+@pytest.mark.parametrize(("slots", "bells"), [(20, 8), (128, 8), (160, 10), (1024, 64)])
+def test_a_tenant_has_a_bell_for_sixteen_slots_and_a_few_at_least(scene, slots, bells):
+    scene.ledger.stay("", Brings(line=LINE, slots=slots))
+    assert flood(scene, 100)[:bells] == scene.bells()
+
+
 def test_few_bells_of_a_tenant_ring_at_once_and_the_next_as_one_is_claimed(scene):
     scene.ledger.stay("", Brings(line=LINE, slots=128))
     ops = flood(scene, 100)
     heard = scene.bells()
-    assert heard == ops[:BELLS_AT_ONCE]
+    assert heard == ops[:8]
     first = scene.claim(heard.pop(0))
-    assert scene.bells() == ops[BELLS_AT_ONCE : BELLS_AT_ONCE + 1]
+    assert scene.bells() == ops[8:9]
     scene.ledger.give_back(first)
     assert scene.bells() == ops[:1]
     scene.claim(ops[0])
     assert scene.bells() == [], "it did not count any more"
     scene.ledger.cancel(heard.pop(0), OpCancelled())
-    heard = [*heard, *ops[BELLS_AT_ONCE : BELLS_AT_ONCE + 1], *scene.bells()]
+    heard = [*heard, ops[8], *scene.bells()]
     for op_id in heard:
         scene.claim(op_id)
         heard += scene.bells()

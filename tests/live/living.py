@@ -79,7 +79,7 @@ class Server:
         before = self.pid(part)
         with suppress(ProcessLookupError):  # it died by itself a moment ago
             os.kill(before, signal.SIGKILL)
-        wait_for(f"{part} to be restarted", lambda: self.pid(part) != before)
+        wait_for(f"{part} to be restarted", lambda: self.pid(part) != before, START_SECONDS)
 
     def stop(self) -> None:
         family = psutil.Process(self.process.pid).children(recursive=True)

@@ -45,6 +45,16 @@ def test_flood_times_one_tenant_beside_anothers_samples(server: Server, tmp_path
     assert "flood_p95_ratio" in figures
 
 
+def test_fairness_times_one_tenants_rollouts_beside_anothers_batch(server: Server, tmp_path: Path) -> None:
+    catalog = Catalog(f"sqlite:///{server.home / 'catalog.db'}")
+    _, key = catalog.create_key("a tenant with a large batch")
+    catalog.close()
+    figures = bench(server, "fairness.py", tmp_path / "fairness.json", "--flooding-key", key)
+    names = ("idle_p95_ms", "loaded_p95_ms", "round_ms", "loaded_sample_line_p50_ms", "flood_cancelled_s")
+    assert all(figures[f"tiny_{name}"] > 0 for name in names)
+    assert figures["neighbour_ratio"] == figures["tiny_neighbour_ratio"]
+
+
 def test_crowd_leaves_its_runs_and_comes_again(server: Server, tmp_path: Path) -> None:
     figures = bench(server, "crowd.py", tmp_path / "crowd.json")
     trips = ("forward_backward", "optim_step", "save", "sample")

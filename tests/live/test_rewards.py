@@ -1,6 +1,7 @@
 """Rewards through a whole server: queue, ledger, worker, sandbox."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ CITIES = {
     "seed": {"city": [["Oslo", 700], ["Rome", 2800]]},
     "gold": "SELECT name FROM city WHERE people > 1000",
 }
+READY_SECONDS = 0.3  #: a grader that is killed sooner may not have begun, on a busy machine not even three in a row
 RUNAWAY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
@@ -66,10 +68,9 @@ def test_a_wrong_context_is_named(client: openrl.Client) -> None:
         client.score("sql", ["SELECT 1"] * 2, [CITIES, {"schema": "CREATE TABLE t (x)"}])
 
 
-def test_a_text_that_never_ends_fails_with_the_reason_and_the_next_one_is_scored(client: openrl.Client) -> None:
-    with pytest.raises(WorkFailed, match=r"texts\[0\]: the grader took longer than 2 s; given up after 3 attempts"):
-        client.score("regex", ["a" * 60 + "b"], params={"pattern": "^(a|a)*$"})
-    assert client.score("exact", ["a"], [{"answer": "a"}]) == [1.0]
+def test_a_text_that_never_ends_has_its_score_and_so_have_the_others(client: openrl.Client) -> None:
+    scores = client.score_in_parts("regex", ["a" * 60 + "b", "a"], params={"pattern": "^(a|a)*$"})
+    assert [(score.value, score.info) for score in scores] == [(0.0, {"ending": "time"}), (1.0, {})]
 
 
 def test_killed_graders_cost_a_client_nothing_but_time(server: Server, client: openrl.Client) -> None:
@@ -78,11 +79,14 @@ def test_killed_graders_cost_a_client_nothing_but_time(server: Server, client: o
     zygotes = family(server) - {youngest(server)}
     youngest(server).kill()
     over, kills = threading.Event(), []
+    first_seen: dict[psutil.Process, float] = {}
 
     def kill() -> None:
         while not over.wait(0.1):
             with suppress(psutil.NoSuchProcess):
-                if (grader := youngest(server)) not in zygotes:
+                grader = youngest(server)
+                seen = first_seen.setdefault(grader, time.monotonic())
+                if grader not in zygotes and time.monotonic() - seen > READY_SECONDS:
                     grader.kill()
                     kills.append(grader)
 

@@ -1,7 +1,6 @@
-"""A batch of rollouts, while everything that serves it dies once."""
+"""Batches of rollouts over plain HTTP: called off, while the broker dies, beside another tenant's flood."""
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,9 +13,8 @@ from openrl.catalog.repository import Catalog
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
-PROMPTS, SAMPLES = 24, 4
+SAMPLES = 4
 PATTERN = r"[aeiou].*[0-9]"
-KILLED = {3: "gateway", 8: "device worker", 14: "reward worker"}  #: once so many groups have come
 
 Event = dict[str, Any]
 
@@ -27,7 +25,6 @@ class Reader:
     def __init__(self, url: str, api_key: str) -> None:
         self.http = httpx.Client(base_url=f"{url}/openrl/v1", headers={"x-api-key": api_key}, timeout=30)
         self.seen = ""
-        self.attached = 0
 
     def post(self, path: str, **body: object) -> Event:
         while True:
@@ -48,7 +45,6 @@ class Reader:
                 time.sleep(0.2)
 
     def _attach(self, batch: str) -> Iterator[Event]:
-        self.attached += 1
         headers = {"last-event-id": self.seen} if self.seen else {}
         with self.http.stream("GET", f"rollouts/{batch}/events", headers=headers) as response:
             assert response.status_code == 200, response.read()
@@ -66,7 +62,7 @@ class Reader:
         raise httpx.ReadError("the stream ended early")
 
 
-def request(key: str, prompts: int = PROMPTS, samples: int = SAMPLES, max_tokens: int = 300) -> dict[str, Any]:
+def request(key: str, prompts: int, samples: int = SAMPLES, max_tokens: int = 300) -> dict[str, Any]:
     said = [{"messages": [{"role": "user", "content": f"{n} and {n}?"}], "id": f"p{n}"} for n in range(prompts)]
     return {
         "key": key,
@@ -76,38 +72,6 @@ def request(key: str, prompts: int = PROMPTS, samples: int = SAMPLES, max_tokens
         "sampling": {"max_tokens": max_tokens, "temperature": 1.0, "seed": 7},
         "rewards": [{"name": "regex", "weight": 2.0, "params": {"pattern": PATTERN}}, {"name": "numeric"}],
     }
-
-
-def reward_of(text: str, answer: int) -> float:
-    numbers = re.findall(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", text)
-    right = bool(numbers) and abs(float(numbers[-1].replace(",", "")) - answer) <= 1e-6
-    return 2.0 * bool(re.search(PATTERN, text)) + right
-
-
-def test_every_rollout_comes_once_whoever_dies(server: Server) -> None:
-    reader = Reader(server.url, server.api_key)
-    wanted = request("a-key-of-the-live-test")
-    batch = reader.post("rollouts", **wanted)["batch_id"]
-    groups: list[Event] = []
-    for event in reader.events(batch):
-        if event["event"] == "end":
-            break
-        groups.append(event)
-        if part := KILLED.get(len(groups)):
-            server.kill(part)
-    assert sorted(group["index"] for group in groups) == list(range(PROMPTS))
-    assert reader.attached > 1, "the gateway died under the stream"
-    for group in groups:
-        assert group["dropped"] == [] and group["id"] == f"p{group['index']}"
-        assert [rollout["sample"] for rollout in group["rollouts"]] == list(range(SAMPLES))
-        for rollout in group["rollouts"]:
-            assert rollout["reward"] == reward_of(rollout["text"], group["index"] % 10), rollout["text"]
-            assert len(rollout["tokens"]) == len(rollout["logprobs"]) > 0
-    rewards = [rollout["reward"] for group in groups for rollout in group["rollouts"]]
-    assert event["status"] == "done" and event["rollouts"] == {"asked": 96, "done": 96, "dropped": 0}
-    assert event["reward"]["mean"] == pytest.approx(sum(rewards) / len(rewards))
-    assert len(set(rewards)) > 1, "rewards that are all alike prove nothing"
-    assert reader.post("rollouts", **wanted)["batch_id"] == batch
 
 
 def test_a_batch_is_called_off_while_it_runs(server: Server) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.ids import BatchId, OpId, RunId, SamplerId, TenantId
+from openrl.domain.judge import AskJudge
 from openrl.domain.op import CreateRun, ForwardBackward, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainOp
 from openrl.domain.rollout import RewardPart, RollOut, ScoreGroup
 from openrl.domain.run import AdamParams, LoraSpec
@@ -72,6 +73,11 @@ def test_bells_of_a_batch_name_it_and_its_groups() -> None:
     op = SampleOp(id=OpId("o"), tenant=TenantId("t"), sampler=SamplerId("b"), number=7, action=rollout)
     bell = lanes.bell_of(op, model="tiny", lanes=4)
     assert bell.summary == "batch=b group=7 samples=4 max_tokens=5" and bell.line == lanes.sample_line("tiny")
+    ask = AskJudge(of=op.id, reward=0, base_model="tiny", policy=None, answers=2, params=params, text=("", "?"))
+    asking = SampleOp(
+        id=OpId("j"), tenant=TenantId("t"), sampler=SamplerId("b.judge"), number=7, action=ask, batch=BatchId("b")
+    )
+    assert lanes.bell_of(asking, model="tiny", lanes=4).summary == "batch=b of=o answers=2 max_tokens=5"
     group = ScoreGroup(of=OpId("o"), samples=4, rewards=(RewardPart(name="exact"), RewardPart(name="regex")))
     reward = RewardOp(id=OpId("w"), tenant=TenantId("t"), action=group, batch=BatchId("b"))
     bell = lanes.bell_of(reward, model="", lanes=4)

@@ -209,7 +209,7 @@ def test_a_run_leaves_its_metrics_its_curve_and_a_block_of_figures(
         "sys.argv",
         ["run.py", "--steps", "2", "--groups", "2", "--group-size", "4", "--seed", "0", "--out", str(tmp_path)],
     )
-    recipe.main()
+    recipe.main(recipe.parse_options())
     lines = [json.loads(line) for line in (tmp_path / "seed-0.jsonl").read_text().splitlines()]
     assert [(line["step"], line["reward"], line["rollouts_used"]) for line in lines] == [(0, 0.5, 8), (1, 0.5, 8)]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
@@ -291,7 +291,7 @@ def test_a_run_with_rollouts_of_the_service_asks_for_the_same_and_reports_the_sa
             str(tmp_path),
         ],
     )
-    recipe.main(run_rollouts.train)
+    recipe.main(recipe.parse_options(), run_rollouts.train)
     lines = [json.loads(line) for line in (tmp_path / "seed-0.jsonl").read_text().splitlines()]
     assert [(line["step"], line["reward"], line["rollouts_used"]) for line in lines] == [(0, 0.5, 8), (1, 0.5, 8)]
     block = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines() if ": " in line)
@@ -314,3 +314,51 @@ class FakeClient:
         return self
 
     async def __aexit__(self, *_: object) -> None: ...
+
+
+class FakeScorer:
+    """Scores like `score` does, or fails as it is told to."""
+
+    def __init__(self, score: Any) -> None:
+        self._score = score
+
+    def __call__(self, *_: object, **__: object) -> "FakeScorer":
+        return self
+
+    def __enter__(self) -> "FakeScorer":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def score(self, name: str, texts: list[str], contexts: list[dict[str, Any]]) -> list[float]:
+        assert name == "facts_to_json"
+        return [self._score(text, context["facts"]) for text, context in zip(texts, contexts, strict=True)]
+
+
+def test_the_reward_of_the_workers_is_held_against_the_one_here(
+    recipe: ModuleType, task: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import run_rollouts
+
+    def missing(*_: object) -> float:
+        raise run_rollouts.WorkFailed("RewardUnknown", "reward: no reward function 'facts_to_json'", "user")
+
+    monkeypatch.setattr(run_rollouts.openrl, "Client", FakeScorer(task.reward))
+    run_rollouts.require_reward(None)
+    for score, words in ((missing, "no reward function"), (lambda *_: 1.0, "another than .*reward.py")):
+        monkeypatch.setattr(run_rollouts.openrl, "Client", FakeScorer(score))
+        with pytest.raises(SystemExit, match=rf"(?s){words}.*pip install ./recipes/rlvr, then start"):
+            run_rollouts.require_reward(None)
+
+
+def test_help_says_what_each_variant_is(
+    recipe: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import run_rollouts
+
+    monkeypatch.setattr("sys.argv", ["run.py", "--help"])
+    for about, words in ((recipe.__doc__, "through the Tinker API"), (run_rollouts.__doc__, "that the service makes")):
+        with pytest.raises(SystemExit):
+            recipe.parse_options(about)
+        told = " ".join(capsys.readouterr().out.split())
+        assert words in told and "replies to one prompt (default: 8)" in told

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.tensor import DType
 from openrl.wire import tinker_pb2 as pb
-from openrl.wire.arrays import Room, array_of, read_tensor, read_tokens
+from openrl.wire.arrays import Allowance, array_of, read_tensor, read_tokens
 
 
 def dense(array, dtype=pb.DTYPE_FLOAT32, shape=None):
@@ -27,18 +27,18 @@ def csr(values, rows, columns, shape, dtype=pb.DTYPE_FLOAT32):
 
 def test_dense_bytes_stay_as_they_are():
     sent = np.arange(6, dtype="<f4").reshape(2, 3)
-    tensor = read_tensor(dense(sent), "x", Room(0))
+    tensor = read_tensor(dense(sent), "x", Allowance(0))
     assert (tensor.dtype, tensor.shape, tensor.data) == (DType.FLOAT32, (2, 3), sent.tobytes())
 
 
 def test_a_tensor_without_a_shape_is_flat():
-    assert read_tensor(dense(np.zeros(3, "<f4"), shape=()), "x", Room(0)).shape == (3,)
+    assert read_tensor(dense(np.zeros(3, "<f4"), shape=()), "x", Allowance(0)).shape == (3,)
 
 
 def test_bfloat16_is_widened():
     sent = np.array([1.5, -2.0], "<f4")
     halves = (sent.view("<u4") >> 16).astype("<u2")
-    tensor = read_tensor(dense(halves, pb.DTYPE_BFLOAT16), "x", Room(0))
+    tensor = read_tensor(dense(halves, pb.DTYPE_BFLOAT16), "x", Allowance(0))
     assert tensor.dtype is DType.FLOAT32
     assert array_of(tensor).tolist() == [1.5, -2.0]
 
@@ -51,7 +51,7 @@ def test_csr_and_dense_are_the_same_tensor(height, width, data):
     message = csr(
         expected[rows, columns], np.searchsorted(rows, range(height + 1)), columns, (height, width), pb.DTYPE_INT64
     )
-    assert array_of(read_tensor(message, "x", Room(1000))).tolist() == expected.tolist()
+    assert array_of(read_tensor(message, "x", Allowance(1000))).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_csr_and_dense_are_the_same_tensor(height, width, data):
 )
 def test_what_does_not_fit_together_is_refused(message, problem):
     with pytest.raises(FieldInvalid, match=problem):
-        read_tensor(message, "x", Room(1000))
+        read_tensor(message, "x", Allowance(1000))
 
 
 def test_sparse_tensors_share_their_room():
-    room = Room(100)
-    read_tensor(csr([1.0], [0, 1], [0], (1, 20)), "x", room)
+    allowance = Allowance(100)
+    read_tensor(csr([1.0], [0, 1], [0], (1, 20)), "x", allowance)
     with pytest.raises(FieldInvalid, match="takes 80 bytes when made dense and 20 are left"):
-        read_tensor(csr([1.0], [0, 1], [0], (1, 20)), "x", room)
+        read_tensor(csr([1.0], [0, 1], [0], (1, 20)), "x", allowance)
 
 
 def test_text_chunks_are_joined():

@@ -26,6 +26,7 @@ def test_contexts_default_to_empty_ones():
         ({"contexts": [{}, {"a": 1}]}, "contexts[1].a: must be a valid string"),
         ({"reward": ""}, "reward: "),
         ({"key": "short"}, "key: "),
+        ({"reward": "judge"}, "reward: judge is asked about rollouts only"),
     ],
 )
 def test_a_wrong_request_is_refused_by_the_name_of_its_field(fields, problem):

@@ -54,7 +54,7 @@ def _gemma() -> "PreTrainedModel":
 FAMILIES: dict[str, Callable[[], "PreTrainedModel"]] = {"llama": _llama, "qwen2": _qwen, "gemma3": _gemma}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_module() -> Callable[[str], "PreTrainedModel"]:
     """A fresh float32 model of a family; the same weights every time."""
 

@@ -18,6 +18,7 @@ from openrl.domain.run import LoraSpec, Run
 from openrl.domain.sampling import SamplingParams
 from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.memory import MemoryLedger
+from workers import expiry
 from workers.expiry import expire, release
 
 AT_ONCE = Retention(finished_seconds=0.0, silent_seconds=3600.0)
@@ -108,6 +109,9 @@ def test_an_expired_checkpoint_stays_for_samples_under_way_and_its_samplers_say_
     ledger.append(waiting, Bell(op=waiting.id, queue="q", task="t", summary=""))
     expire(catalog, ledger, depot)
     assert depot.has_folder(named.policy)
+    late = replace(waiting, number=1, id=OpId("late"))
+    with pytest.raises(WeightsRemoved):
+        ledger.append(late, Bell(op=late.id, queue="q", task="t", summary=""))
     held = ledger.claim(waiting.id)
     assert held is not None
     ledger.done(held, RunCreated(run=RunId("any")))
@@ -115,9 +119,45 @@ def test_an_expired_checkpoint_stays_for_samples_under_way_and_its_samplers_say_
     assert not depot.has_folder(named.policy)
     assert catalog.sampler(tenant, named.id).removed
     with pytest.raises(WeightsRemoved):
-        ledger.append(
-            replace(waiting, number=1, id=OpId("late")), Bell(op=OpId("late"), queue="q", task="t", summary="")
+        ledger.append(late, Bell(op=late.id, queue="q", task="t", summary=""))
+
+
+def test_checkpoints_with_samples_under_way_do_not_keep_others_from_expiring(
+    catalog: Catalog, depot: FsspecDepot, tenant: TenantId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "AT_MOST", 2)
+    ledger = MemoryLedger(lambda bell: None)
+    session, run = begin(catalog, tenant)
+    now = datetime.now(UTC)
+    for number in range(7):
+        key = DepotKey(f"checkpoints/{number}")
+        depot.put_folder(key, {"adapter": b"x"})
+        path = CheckpointPath(run=run, kind=CheckpointKind.SAMPLER_WEIGHTS, name=f"c{number}")
+        checkpoint = Checkpoint(
+            path=path,
+            tenant=tenant,
+            key=key,
+            op=OpId(f"saved-{number}"),
+            size_bytes=1,
+            created_at=now,
+            expires_at=now - timedelta(seconds=10 - number),
         )
+        catalog.publish_checkpoint(checkpoint, overwrite=False)
+        if number < 4:
+            sampler = Sampler(
+                id=SamplerId(f"{session}:sample:{number}"),
+                tenant=tenant,
+                session=session,
+                base_model="tiny",
+                requested_model="tiny",
+                policy=key,
+            )
+            op = replace(sample_of(sampler), id=OpId(f"sample-{number}"))
+            ledger.append(op, Bell(op=op.id, queue="q", task="t", summary=""))
+    for left in (5, 4):
+        expire(catalog, ledger, depot)
+        assert sum(depot.has_folder(f"checkpoints/{number}") for number in range(7)) == left
+    assert [each.path.name for each in catalog.expired_checkpoints(9)] == ["c0", "c1", "c2", "c3"]
 
 
 def live(ledger: MemoryLedger, depot: FsspecDepot, catalog: Catalog, tenant: TenantId, name: str) -> SessionId:

@@ -20,8 +20,8 @@ from workers.metrics import device_told
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
+from workers.sample.judging import sample_work
 from workers.sample.policy_source import policy_source
-from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.torch.copies import Copies
 from workers.sample.torch.engine import SampleEngine
 from workers.sample.torch.trial import check_decoding
@@ -59,7 +59,7 @@ def equip(
     here.use = loop.use
     closing.enter_context(device_told(loop.use, lambda: sampler.rows if sampler is not None else 0))
     if sampler is not None:
-        here.works["sample"] = RollOuts(SampleWork(sampler, loop.wake), renderer_of(source))
+        here.works["sample"] = sample_work(SampleWork(sampler, loop.wake), source, here.ledger.read)
     loop.start()
     closing.callback(loop.stop)
     if trainer is not None:

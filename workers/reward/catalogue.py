@@ -14,7 +14,19 @@ from typing import Any, Final
 from openrl.rewards import ENTRY_POINTS, Declared, RewardFunction, declared
 
 #: By name, the module under `functions` whose `score` it is.
-BUILT_IN: Final = ("exact", "format", "json_schema", "length", "math", "numeric", "python_tests", "regex", "sql")
+BUILT_IN: Final = (
+    "exact",
+    "format",
+    "json_schema",
+    "judge",
+    "length",
+    "math",
+    "numeric",
+    "python_tests",
+    "regex",
+    "source",
+    "sql",
+)
 
 
 @dataclass(frozen=True, slots=True)

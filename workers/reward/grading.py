@@ -1,7 +1,8 @@
 """One op's texts, scored: asks a child text by text, and has the model's code run where the function asks for that.
 
-A child that dies, hangs or floods is no score: GraderFailed. The model's code that does so in its own child is a result
-like any other, for the function to judge; unless that child was killed from outside.
+A child that dies, hangs or floods is no score: GraderFailed. One that computes all its time away was made to by its
+text: Overrun. The model's code that does such things in its own child is a result like any other, for the function to
+judge; unless that child was killed from outside, or the machine had no time for it.
 """
 
 import math
@@ -16,9 +17,11 @@ from typing import Any, Final
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.op import ScoreTexts
-from openrl.domain.reward_errors import GraderFailed, RewardFailed
+from openrl.domain.reward_errors import AnswerUnreadable, GraderFailed, RewardFailed
 from openrl.rewards import Declared, RewardResult
 from workers.reward.execution import MOST_BYTES, Ending
+from workers.reward.patience import MOST_TIMES, Over, Patience
+from workers.reward.plain import legible, plain
 from workers.reward.sandbox import frames
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.limits import Limits
@@ -26,6 +29,15 @@ from workers.reward.sandbox.nursery import Child, End, Nursery
 
 #: That a run of the model's code may be given at most.
 RUN_SECONDS: Final = 60.0
+ERROR_CHARS: Final = 2000  #: of what a child says went wrong
+
+
+class Overrun(Exception):
+    """Scoring a text took the processor for longer than the function gives one. Fact: the text's place."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
 
 
 class Overfull(Exception):
@@ -40,6 +52,7 @@ class Grading:
         self._lock = threading.Lock()
         self._children = [child]
         self._why: Exception | None = None
+        self._told_context: dict[str, str] | None = None  #: to the child, last
 
     def call_off(self, why: Exception) -> None:
         """End what is under way; `score` raises that."""
@@ -50,11 +63,11 @@ class Grading:
             child.end()
 
     def scores(self, places: Sequence[int]) -> Iterator[RewardResult]:
-        """Those of the texts at these places. Raises FieldInvalid, GraderFailed, RewardFailed, and what `call_off` was
-        given."""
+        """Those of the texts at these places. Raises FieldInvalid, GraderFailed, Overrun, RewardFailed, and what
+        `call_off` was given."""
         try:
             yield from self._scores(places)
-        except (GraderFailed, RewardFailed):
+        except (GraderFailed, Overrun, RewardFailed):
             self._child.end()  # whatever it is at, or has kept
             if self._why is not None:
                 raise self._why from None
@@ -64,25 +77,29 @@ class Grading:
         """A child that asks nothing back has its next text at hand when it has scored one."""
         ahead, asked = (0 if self._declared.executes else 1), 0
         for number, at in enumerate(places):
-            until = time.monotonic() + self._declared.seconds
+            patience = Patience(self._child, self._declared.seconds)
             with self._told(at):
                 while asked < len(places) and asked <= number + ahead:
-                    self._ask(places[asked], until)
+                    self._ask(places[asked], patience.until)
                     asked += 1
-                answer = self._answer(at, until)
+                answer = self._answer(at, patience)
             yield self._read(answer, at)
 
     def _ask(self, at: int, until: float) -> None:
-        action = self._action
-        asked = {"reward": action.reward, "text": action.texts[at], "context": action.contexts[at]}
-        self._child.ask({**asked, "params": action.params}, until)
+        """With the context where it is another than that of the text before, which the child has."""
+        action, context = self._action, self._action.contexts[at]
+        asked: dict[str, Any] = {"reward": action.reward, "text": action.texts[at], "params": action.params}
+        if context != self._told_context:
+            asked["context"] = self._told_context = context
+        self._child.ask(asked, until)
 
-    def _answer(self, at: int, until: float) -> dict[str, Any]:
+    def _answer(self, at: int, patience: Patience) -> dict[str, Any]:
         """The time of a run is not the function's."""
-        while "run" in (answer := self._child.answer(until)):
+        while "run" in (answer := self._child.answer(patience.until, watch=patience.look)):
             began = time.monotonic()
             ran = self._run(answer, f"texts[{at}]")
-            self._child.ask(ran, until := until + time.monotonic() - began)
+            patience.forgive(time.monotonic() - began)
+            self._child.ask(ran, patience.until)
         return answer
 
     @contextmanager
@@ -94,20 +111,30 @@ class Grading:
         except frames.Ended:
             self._child.await_end()
             raise GraderFailed(where, _ended(self._child.end())) from None
-        except frames.Overdue:
+        except Over as over:
+            if over.computing:
+                raise Overrun(at) from None
             raise GraderFailed(where, f"took longer than {self._declared.seconds:g} s") from None
+        except frames.Overdue:
+            raise GraderFailed(where, _starved(self._declared.seconds)) from None
         except (frames.Flooded, frames.Garbled):
             raise GraderFailed(where, "answered no score") from None
 
     def _read(self, answer: dict[str, Any], at: int) -> RewardResult:
+        """Nothing is taken for granted: a function that came with the request has its child to itself."""
         if "exhausted" in answer:
             raise GraderFailed(f"texts[{at}]", "ran out of memory")
         if "invalid" in answer:
-            field, problem = answer["invalid"]
+            field, problem = _words(answer["invalid"], 2)
             raise FieldInvalid(field.replace("context.", f"contexts[{at}].", 1), problem)
+        if "unreadable" in answer:
+            raise AnswerUnreadable(*_words([answer["unreadable"]], 1))
         if "bug" in answer:
-            raise RewardFailed(self._action.reward, f"texts[{at}]", answer["bug"])
-        return RewardResult(answer["value"], answer["parts"], answer["info"])
+            raise RewardFailed(self._action.reward, f"texts[{at}]", *_words([answer["bug"]], 1))
+        try:
+            return RewardResult(**plain(RewardResult(answer["value"], answer["parts"], answer["info"])))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+            raise GraderFailed(f"texts[{at}]", "answered no score") from None
 
     def _run(self, order: dict[str, Any], where: str) -> dict[str, Any]:
         if not self._declared.executes:
@@ -136,16 +163,23 @@ def _run_in(
     runner: Child, order: dict[str, Any], seconds: float, limits: Limits, where: str, *, on_disk: bool
 ) -> dict[str, Any]:
     """What becomes of the model's code; `execution.Ran` as JSON."""
-    until = time.monotonic() + seconds
-    watch = (lambda: _look_into(runner.folder, limits)) if on_disk else None
+    patience = Patience(runner, seconds)
+
+    def watch() -> None:
+        patience.look()
+        if on_disk:
+            _look_into(runner.folder, limits)
+
     try:
-        runner.ask(order, until)
-        results = runner.answer(until, MOST_BYTES, watch).get("results")
+        runner.ask(order, patience.until)
+        results = runner.answer(patience.until, MOST_BYTES, watch).get("results")
         return {"ending": Ending.ANSWERED, "results": results, "detail": ""}
     except frames.Ended:
         runner.await_end()
         ending, detail = _own_doing(runner.end(), limits, where)
     except frames.Overdue:
+        raise GraderFailed(where, _starved(seconds)) from None
+    except Over:
         ending, detail = Ending.TIME, f"longer than {seconds:g} s"
     except (frames.Flooded, frames.Garbled):
         ending, detail = Ending.OUTPUT, "no answer, or one too long"
@@ -164,14 +198,24 @@ def _own_doing(end: End, limits: Limits, where: str) -> tuple[Ending, str]:
         return Ending.TIME, f"more than {limits.cpu_seconds} s of the processor"
     if end.status is None or end.status == -signal.SIGKILL:
         raise GraderFailed(where, _ended(end))
-    return Ending.EXITED, _words(end.status)
+    return Ending.EXITED, _status(end.status)
+
+
+def _words(told: object, count: int) -> list[str]:
+    """So many words of bounded length, whatever was told."""
+    words = [legible(word)[:ERROR_CHARS] for word in told[:count]] if isinstance(told, list) else []
+    return [*words, *[""] * (count - len(words))]
 
 
 def _ended(end: End) -> str:
-    return "died" if end.status is None else f"died ({_words(end.status)})"
+    return "died" if end.status is None else f"died ({_status(end.status)})"
 
 
-def _words(status: int) -> str:
+def _starved(seconds: float) -> str:
+    return f"did not get {seconds:g} s of this machine within {MOST_TIMES * seconds:g}"
+
+
+def _status(status: int) -> str:
     return f"exit status {status}" if status >= 0 else f"signal {-status}"
 
 

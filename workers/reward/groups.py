@@ -6,7 +6,7 @@ zero, and does not cost the other texts their scores.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -14,11 +14,17 @@ from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid,
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Record, Result, Scores
+from openrl.domain.reward_errors import GraderFailed
 from openrl.domain.rollout import Dropped, Grade, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.ledger.port import Held
+from openrl.rewards import RewardResult
+from workers.reward.plain import scores_of
+from workers.reward.readings import Reading, readings
 from workers.work import Work
 
 Told = TypeVar("Told")
+Said = Reading | Scores | Exception
+AtOnce = Callable[[Held, ScoreTexts], Sequence[RewardResult | GraderFailed]]
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +34,18 @@ GROUP_SECONDS: Final = 45.0  #: after so many no more texts of a group are begun
 
 class Groups:
     """A `Work` that does ScoreGroups with one that does ScoreTexts, to which all else goes as it is. `read` answers
-    what the ledger knows of an op."""
+    what the ledger knows of an op; functions of `at_once` score all texts of a group together."""
 
     def __init__(
-        self, work: Work, read: Callable[[OpId], Record | None], *, group_seconds: float = GROUP_SECONDS
+        self,
+        work: Work,
+        read: Callable[[OpId], Record | None],
+        at_once: Mapping[str, AtOnce] | None = None,
+        *,
+        group_seconds: float = GROUP_SECONDS,
     ) -> None:
         self._work, self._read, self._group_seconds = work, read, group_seconds
+        self._at_once = at_once or {}
 
     def __call__(self, held: Held) -> Result:
         op = held.op
@@ -45,9 +57,10 @@ class Groups:
             raise OpNotFound(op.action.of)
         if not isinstance(sampled.result, RolledOut):
             return _none(op.action, sampled)
+        columns = self._columns(held, op.action, sampled.result.texts)
         outcomes = [
-            self._outcome(held, op.action, sample, text, began + self._group_seconds)
-            for sample, text in enumerate(sampled.result.texts)
+            self._outcome(held, op.action, sample, said, began + self._group_seconds)
+            for sample, said in enumerate(zip(*columns, strict=True))
         ]
         return Graded(
             grades=tuple(outcome for outcome in outcomes if isinstance(outcome, Grade)),
@@ -61,14 +74,39 @@ class Groups:
     def drain(self) -> None:
         self._work.drain()
 
-    def _outcome(self, held: Held, action: ScoreGroup, sample: int, text: str, until: float) -> Grade | Dropped:
+    def _columns(self, held: Held, action: ScoreGroup, texts: tuple[str, ...]) -> list[Sequence[Said]]:
+        """For each reward function, what there is to be scored of each rollout, or what came of it already."""
+        return [
+            self._together(held, action, reward, texts) if reward.name in self._at_once else said
+            for reward, said in zip(action.rewards, readings(action.rewards, texts, self._read), strict=True)
+        ]
+
+    def _together(
+        self, held: Held, group: ScoreGroup, reward: RewardPart, texts: tuple[str, ...]
+    ) -> Sequence[Scores | Exception]:
+        contexts = (group.context,) * len(texts)
+        action = ScoreTexts(reward=reward.name, texts=texts, contexts=contexts, params=reward.params)
+        try:
+            outcomes = self._at_once[reward.name](held, action)
+        except (ClaimLost, Draining):
+            raise
+        except Exception as error:  # costs these texts, and no other op
+            return [error] * len(texts)
+        return [scores_of([each]) if isinstance(each, RewardResult) else each for each in outcomes]
+
+    def _outcome(
+        self, held: Held, action: ScoreGroup, sample: int, said: Sequence[Said], until: float
+    ) -> Grade | Dropped:
+        """`said` has something of each reward function."""
         grade = Grade(sample=sample, reward=0.0)
-        for number, reward in enumerate(action.rewards):
+        for number, (reward, each) in enumerate(zip(action.rewards, said, strict=True)):
+            if isinstance(each, Dropped):
+                return each
             if time.monotonic() > until:
                 why = f"{reward.name}: the group's {self._group_seconds:g} s were over before its turn"
                 return Dropped(sample=sample, error="GraderOverdue", reason=why)
             try:
-                scores = self._scores(held, reward, text, action.context)
+                scores = self._scores(held, reward, each, action.context)
             except (ClaimLost, Draining):
                 raise
             except Exception as error:  # whatever a function died of costs this text, and no other
@@ -76,7 +114,13 @@ class Groups:
             grade = _added(grade, reward, scores)
         return grade
 
-    def _scores(self, held: Held, reward: RewardPart, text: str, context: dict[str, str]) -> Scores:
+    def _scores(
+        self, held: Held, reward: RewardPart, text: str | Scores | Exception, context: dict[str, str]
+    ) -> Scores:
+        if isinstance(text, Scores):
+            return text
+        if isinstance(text, Exception):
+            raise text
         action = ScoreTexts(reward=reward.name, texts=(text,), contexts=(context,), params=reward.params)
         for tries_left in reversed(range(TRIES)):
             try:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -11,12 +11,13 @@ from openrl.domain.errors import ClaimLost, Draining, FieldInvalid, RewardUnknow
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Scores
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken
+from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken, RewardWithheld
 from openrl.ledger.port import Held
 from openrl.rewards import Declared, RewardResult
 from openrl.telemetry import traces
-from workers.reward.grading import Grading
+from workers.reward.grading import Grading, Overrun
 from workers.reward.memo import Memo, key_of
+from workers.reward.plain import scores_of
 from workers.reward.sandbox.nursery import Nursery
 from workers.reward.sandbox.pool import Pool
 
@@ -27,8 +28,9 @@ OP_SECONDS: Final = 600.0
 
 
 class RewardWork:
-    def __init__(self, nursery: Nursery, *, max_attempts: int) -> None:
-        self._nursery, self._max_attempts = nursery, max_attempts
+    def __init__(self, nursery: Nursery, *, max_attempts: int, withheld: Mapping[str, str] | None = None) -> None:
+        """`withheld` are functions that are not for clients here, and why."""
+        self._nursery, self._max_attempts, self._withheld = nursery, max_attempts, withheld or {}
         self._pool, self._memo = Pool(nursery), Memo()
         self._lock = threading.Lock()
         self._gradings: dict[OpId, Grading] = {}
@@ -38,17 +40,14 @@ class RewardWork:
         assert isinstance(held.op, RewardOp) and isinstance(held.op.action, ScoreTexts)
         declared = self._declared(held.op.action.reward)
         try:
-            with (
-                traces.span("grade", reward=held.op.action.reward, texts=len(held.op.action.texts)),
-                self._grading(held.op, held.op.action, declared) as grading,
-            ):
-                results = self._results(grading, declared, held.op.action)
+            with traces.span("grade", reward=held.op.action.reward, texts=len(held.op.action.texts)):
+                results = self._results(held.op, held.op.action, declared)
         except GraderFailed as error:
             log.warning("%s", error, extra={"action": "score", "op": held.op.id, "attempt": held.attempt})
             if held.attempt >= self._max_attempts:
                 raise GraderGaveUp(error.where, error.why, held.attempt) from None
             raise
-        return _scores(results)
+        return scores_of(results)
 
     def abort(self, op_id: OpId) -> None:
         with self._lock:
@@ -68,6 +67,8 @@ class RewardWork:
 
     def _declared(self, name: str) -> Declared:
         listing = self._nursery.listing
+        if name in self._withheld:
+            raise RewardWithheld("reward", name, self._withheld[name])
         if name in listing.broken:
             raise RewardBroken(name, listing.broken[name])
         if name not in listing.functions:
@@ -76,7 +77,7 @@ class RewardWork:
 
     @contextmanager
     def _grading(self, op: RewardOp, action: ScoreTexts, declared: Declared) -> Iterator[Grading]:
-        with self._pool.lent(reusable=not declared.executes) as child:
+        with self._pool.lent(reusable=not (declared.executes or declared.fresh)) as child:
             grading = Grading(self._nursery, child, declared, action)
             with self._lock:
                 if self._draining:
@@ -88,18 +89,35 @@ class RewardWork:
                 with self._lock:
                     del self._gradings[op.id]
 
-    def _results(self, grading: Grading, declared: Declared, action: ScoreTexts) -> list[RewardResult]:
+    def _results(self, op: RewardOp, action: ScoreTexts, declared: Declared) -> list[RewardResult]:
+        """A text that takes up its time ends its child; the texts behind it are scored by another."""
         keys = _keys(declared, action)
         kept = {at: result for at, key in enumerate(keys) if (result := self._memo.get(key)) is not None}
-        missing = [at for at in range(len(action.texts)) if at not in kept]
         until = time.monotonic() + OP_SECONDS
-        for at, result in zip(missing, grading.scores(missing), strict=True):
-            if time.monotonic() > until:
-                raise FieldInvalid("texts", f"a request gets {OP_SECONDS:g} s and {at} texts took them; send fewer")
-            kept[at] = result
-            if keys:
-                self._memo.put(keys[at], result)
+        while missing := [at for at in range(len(action.texts)) if at not in kept]:
+            try:
+                with self._grading(op, action, declared) as grading:
+                    for at, result in zip(missing, grading.scores(missing), strict=True):
+                        _require_time(until, at)
+                        kept[at] = result
+                        if keys:
+                            self._memo.put(keys[at], result)
+            except Overrun as overrun:
+                _require_time(until, overrun.at)
+                kept[overrun.at] = _overrun(declared, overrun.at)
         return [kept[at] for at in range(len(action.texts))]
+
+
+def _require_time(until: float, at: int) -> None:
+    if time.monotonic() > until:
+        raise FieldInvalid("texts", f"a request gets {OP_SECONDS:g} s and {at} texts took them; send fewer")
+
+
+def _overrun(declared: Declared, at: int) -> RewardResult:
+    """What the function says that such a text is worth. Raises GraderFailed where it says nothing."""
+    if declared.overrun is None:
+        raise GraderFailed(f"texts[{at}]", f"took longer than {declared.seconds:g} s")
+    return RewardResult(declared.overrun, info={"ending": "time"})
 
 
 def _keys(declared: Declared, action: ScoreTexts) -> list[bytes]:
@@ -108,11 +126,3 @@ def _keys(declared: Declared, action: ScoreTexts) -> list[bytes]:
         return []
     pairs = zip(action.texts, action.contexts, strict=True)
     return [key_of(action.reward, declared.version, *pair, action.params) for pair in pairs]
-
-
-def _scores(results: list[RewardResult]) -> Scores:
-    """Parts and info only where there are any."""
-    parts = tuple(result.parts for result in results)
-    info = tuple(result.info for result in results)
-    values = tuple(result.value for result in results)
-    return Scores(values=values, parts=parts if any(parts) else (), info=info if any(info) else ())

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import OpId
 from openrl.domain.op import Sample, SampleOp
 from openrl.domain.outcome import Result, Sampled
-from openrl.domain.rollout import RolledOut, RollOut
+from openrl.domain.rollout import Message, RolledOut, RollOut
 from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.port import Held
 from workers.model.arrays import from_domain, to_domain
@@ -28,8 +28,10 @@ class Renderer:
         """int32 [P]. Raises FieldInvalid of the prompt where it cannot be rendered."""
         if action.tokens is not None:
             return action.tokens
-        with self._lock:
-            ids = self._said(action) if action.messages else self._tokenizer.encode(action.text)
+        if action.messages:
+            ids = self.ids(self.said(action.messages, f"{action.where}.messages", action.base_model), begins=False)
+        else:
+            ids = self.ids(action.text or "", begins=True)
         if not ids:
             raise FieldInvalid(action.where, "has no tokens; send at least one character")
         return to_domain(ids, DType.INT32)
@@ -39,17 +41,28 @@ class Renderer:
         with self._lock:
             return str(self._tokenizer.decode(from_domain(tokens).tolist(), skip_special_tokens=True))
 
-    def _said(self, action: RollOut) -> list[int]:
-        where = f"{action.where}.messages"
+    def said(self, messages: Sequence[Message], where: str, model: str) -> str:
+        """A chat by the template of the model, up to where it answers. Raises FieldInvalid where it cannot be said."""
         if not getattr(self._tokenizer, "chat_template", None):
-            raise FieldInvalid(where, f"{action.base_model} has no chat template; send text or tokens")
-        messages = [{"role": message.role, "content": message.content} for message in action.messages]
+            raise FieldInvalid(where, f"{model} has no chat template; send text or tokens")
+        chat = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            with self._lock:
+                said = self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         except Exception as error:  # a template is a program of the model's maker and may raise anything
-            problem = f"the chat template of {action.base_model} refuses them: {error}"
-            raise FieldInvalid(where, problem) from error
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+            raise FieldInvalid(where, f"the chat template of {model} refuses them: {error}") from error
+        return str(said)
+
+    def ids(self, text: str, *, begins: bool) -> list[int]:
+        """Tokens of a text; one that begins the prompt has the tokens that the tokenizer adds there."""
+        with self._lock:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=begins)
+        return ids
+
+    def plain_ids(self, text: str) -> list[int]:
+        """Tokens of a text in which a special token's name is letters like any others."""
+        with self._lock:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
         return ids
 
 

@@ -14,6 +14,7 @@ from openrl.gateway.call import GONE, TEXTS_BYTES, Call, answered, json_response
 from openrl.gateway.depth import life_fields
 from openrl.gateway.futures import awaited, disconnected
 from openrl.gateway.limits import read_body
+from openrl.gateway.offers import require_offered
 from openrl.gateway.services import Services
 from openrl.wire.base import read_json
 from openrl.wire.future import result_fields
@@ -43,7 +44,10 @@ async def get_op(
 
 def _score(call: Call) -> Response:
     wanted = read_json(ScoreRequest, call.body())
-    return json_response({"op_id": submit_score(call.services, call.tenant, wanted.key, to_score(wanted))})
+    action = to_score(wanted)
+    offers, known = call.services.settings.reward, call.services.rewards()
+    require_offered(wanted.reward, wanted.params, offers, known, field="reward", params_field="params")
+    return json_response({"op_id": submit_score(call.services, call.tenant, wanted.key, action)})
 
 
 def _life(services: Services, record: Record) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _admit(rows: Rows, op: Op) -> None:
         raise TooManyWaiting(most)
     rows.waiting[op.tenant] += not placed
     if batch is not None:
-        batch.note_appended(rows.clock())
+        batch.note_appended(op.id, rows.clock())
 
 
 def _is_awaited(run: Turns, op: TrainOp) -> bool:

@@ -67,17 +67,22 @@ def life(rows: Rows, op_id: OpId) -> Life | None:
     row = rows.ops.get(op_id)
     if row is None:
         return None
-    over = row.status in SETTLED
-    members = () if over else members_of(row.op)
-    rung = not over and row.due is not None
+    over, members = row.status in SETTLED, members_of(row.op)
     return Life(
         now=rows.clock(),
         appended=row.appended,
-        rung_again=row.rings if rung else None,
+        rung=row.rung,
+        rung_again=None if row.rung is None else row.rings,
         holder=row.holder,
         claimed=row.claimed,
         settled=row.due if over else None,
         line="" if over else row.bell.line,
-        after=tuple((each, rows.ops[each].status) for each in members[:MEMBERS_TOLD]),
+        queue=row.bell.queue,
+        after=tuple((each, _status(rows, each)) for each in members[:MEMBERS_TOLD]),
         members=len(members),
     )
+
+
+def _status(rows: Rows, op_id: OpId) -> str:
+    """Empty for an op that is forgotten."""
+    return rows.ops[op_id].status if op_id in rows.ops else ""

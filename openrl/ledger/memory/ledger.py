@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
 from threading import RLock
 
 from openrl.domain.errors import OpenRLError, PassingError, TurnUnsettled
@@ -17,7 +16,7 @@ from openrl.ledger.memory import asking
 from openrl.ledger.memory.append import append, open_batch
 from openrl.ledger.memory.claim import claim, give_back, may_release, renew
 from openrl.ledger.memory.rows import Rows
-from openrl.ledger.memory.settle import settle, settle_held
+from openrl.ledger.memory.settle import call_off, settle, settle_held
 from openrl.ledger.memory.sweep import sweep
 from openrl.ledger.port import Brings, Held, Lease, Limits, Loads, Place, Ring, Swept
 
@@ -73,11 +72,15 @@ class MemoryLedger:
         with self._lock:
             return open_batch(self._rows, batch)
 
-    def close_batch(self, batch: BatchId) -> None:
+    def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
         with self._lock:
             if (kept := self._rows.batches.get(batch)) is not None:
-                kept.batch = replace(kept.batch, cancelled=True)
+                kept.close(failure_of(error))
                 self._rows.give_up_places(kept)
+
+    def call_off(self, batch: BatchId) -> int:
+        with self._changing() as rows:
+            return call_off(rows, rows.batches[batch]) if batch in rows.batches else 0
 
     def batch(self, batch: BatchId) -> Batch | None:
         with self._lock:
@@ -169,10 +172,6 @@ class MemoryLedger:
             row = rows.ops.get(op_id)
             if row is not None and row.status not in SETTLED:
                 settle(rows, row, failure=failure_of(error))
-
-    def cancel_all(self, op_ids: Iterable[OpId], error: OpenRLError) -> None:
-        for op_id in op_ids:
-            self.cancel(op_id, error)
 
     # -------------------------------------------------------------------------------------------- asking
     def read(self, op_id: OpId) -> Record | None:

@@ -26,6 +26,7 @@ class Row:
     epoch: int = 0
     settled_by: int | None = None  #: epoch
     rings: int = 0
+    rung: float | None = None  #: when it last became ready
     due: float | None = None  #: when to ring again, when a hold lapses, or when it settled; None while blocked
     holder: str = ""  #: that has it, or had it as it settled
     claimed: float | None = None
@@ -67,7 +68,8 @@ class Rows:
         if op_id in self.joins.pending:
             return
         row = self.ops[op_id]
-        row.status, row.rings, row.due = Status.WAITING, 0, self.clock() + self.limits.ring_again_seconds
+        row.status, row.rings, row.rung = Status.WAITING, 0, self.clock()
+        row.due = row.rung + self.limits.ring_again_seconds
         row.holder = ""
         self.to_ring.append(self.bell(row))
 

@@ -7,9 +7,10 @@ from openrl.domain.ids import OpId
 from openrl.domain.op import SETTLED, RewardOp, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Result
 from openrl.domain.rollout import Graded, OnFailure
+from openrl.ledger.batches import Kept
 from openrl.ledger.joins import members_of
 from openrl.ledger.memory.rows import Row, Rows
-from openrl.ledger.port import Held
+from openrl.ledger.port import CALLED_OFF_AT_ONCE, Held
 
 
 def settle_held(
@@ -48,6 +49,17 @@ def settle(rows: Rows, row: Row, *, result: Result | None = None, failure: Failu
     _note_settled(rows, row)
     rows.tell(op.id)
     _tell_joined(rows, row)
+
+
+def call_off(rows: Rows, kept: Kept) -> int:
+    """End some ops of a closed batch, the last ones first; answers how many are left to look at."""
+    if kept.called_off is None:
+        return 0
+    for _ in range(min(CALLED_OFF_AT_ONCE, len(kept.ops))):
+        row = rows.ops[kept.ops.pop()]
+        if row.status not in SETTLED:
+            settle(rows, row, failure=kept.called_off)
+    return len(kept.ops)
 
 
 def _note_settled(rows: Rows, row: Row) -> None:

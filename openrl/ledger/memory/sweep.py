@@ -9,7 +9,7 @@ from openrl.domain.op import SETTLED, Op, Status, TrainOp
 from openrl.domain.outcome import failure_of
 from openrl.ledger.batches import Kept
 from openrl.ledger.memory.rows import Row, Rows
-from openrl.ledger.memory.settle import settle
+from openrl.ledger.memory.settle import call_off, settle
 from openrl.ledger.port import Swept
 from openrl.ledger.turns import Turns
 
@@ -69,6 +69,7 @@ def _look_at_batch(rows: Rows, kept: Kept) -> int:
     limits, now = rows.limits, rows.clock()
     if kept.last + limits.gap_seconds <= now:
         rows.give_up_places(kept)
+    call_off(rows, kept)
     ends = kept.ends(limits.keep_seconds)
     if ends is not None and ends <= now:
         del rows.batches[kept.batch.id]

@@ -33,6 +33,16 @@ def any_nursery() -> Iterator[Nursery]:
     nursery.close()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Source is run at level strong only, so there is nothing to be tried at others."""
+    items[:] = [item for item in items if not {Level.KERNEL, "source"} <= set(_params_of(item))]
+
+
+def _params_of(item: pytest.Item) -> list[Any]:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return [params.get(name) for name in ("nursery", "attack")]
+
+
 @pytest.fixture
 def work(any_nursery: Nursery) -> Iterator[RewardWork]:
     work = RewardWork(any_nursery, max_attempts=3)

@@ -6,11 +6,14 @@ import pytest
 
 from openrl.domain.errors import ClaimLost, Draining, EngineBusy, FieldInvalid, OpNotFound, RewardUnknown
 from openrl.domain.ids import BatchId, OpId, TenantId
+from openrl.domain.judge import Answers, Judged
 from openrl.domain.op import RewardOp, ScoreTexts, Status
 from openrl.domain.outcome import Category, Failure, Record, Result, Scores
+from openrl.domain.reward_errors import AnswerUnreadable, GraderFailed
 from openrl.domain.rollout import Dropped, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.port import Held
+from openrl.rewards import RewardResult
 from workers.reward.groups import Groups
 
 NOTHING = Tensor(dtype=DType.INT32, shape=(0,), data=b"")
@@ -171,3 +174,69 @@ def test_other_ops_pass_as_they_are() -> None:
     wrapped.abort(OpId("o"))
     wrapped.drain()
     assert work.calls == ["abort o", "drain"]
+
+
+def test_what_a_judge_said_is_scored_and_what_nobody_can_read_is_dropped() -> None:
+    answers = (Answers(sample=0, texts=("yes",)), Answers(sample=1, texts=("what?",)))
+    lost = (Dropped(sample=2, error="FieldInvalid", reason="too long"),)
+    judged = Record(
+        id=OpId("j"),
+        tenant=TenantId("t"),
+        kind="ask_judge",
+        status=Status.DONE,
+        attempts=1,
+        result=Judged(answers=answers, dropped=lost),
+    )
+
+    def score(text: str, action: ScoreTexts) -> float:
+        if action.reward == "judge" and "yes" not in text:
+            raise AnswerUnreadable(text)
+        return 1.0
+
+    work = Scripted(score)
+    records = {"s": sampled("a", "b", "c"), "j": judged}
+    rewards = (RewardPart(name="f"), RewardPart(name="judge", weight=2.0, answers=OpId("j")))
+    result = graded(Groups(work, lambda op: records.get(op)), held(*rewards, samples=3))
+    assert [(grade.sample, grade.reward) for grade in result.grades] == [(0, 3.0)]
+    assert [(each.sample, each.error) for each in result.dropped] == [(1, "AnswerUnreadable"), (2, "FieldInvalid")]
+    assert result.dropped[1].reason == "judge: too long"
+    assert work.asked.count(('["what?"]', "judge")) == 1, "asking the same answer again is of no use"
+
+
+def test_functions_that_score_a_group_at_once_are_asked_once() -> None:
+    asked: list[ScoreTexts] = []
+
+    def at_once(held: Held, action: ScoreTexts) -> list[RewardResult | GraderFailed]:
+        asked.append(action)
+        return [RewardResult(1.0, {"a": 2.0}), GraderFailed("texts[1]", "answered 500"), RewardResult(0.5)]
+
+    work = Scripted(length)
+    rewards = (RewardPart(name="hook", weight=2.0, params={"url": "u"}), RewardPart(name="f"))
+    scored = Groups(work, lambda op_id: sampled("a", "b", "c"), {"hook": at_once})
+    result = graded(scored, held(*rewards, context={"x": "y"}, samples=3))
+    assert [(grade.sample, grade.reward, grade.parts.get("hook.a")) for grade in result.grades] == [
+        (0, 3.0, 2.0),
+        (2, 2.0, None),
+    ]
+    reason = "hook: texts[1]: the grader answered 500; no score was made up"
+    assert result.dropped == (Dropped(sample=1, error="GraderFailed", reason=reason),)
+    assert asked == [ScoreTexts(reward="hook", texts=("a", "b", "c"), contexts=({"x": "y"},) * 3, params={"url": "u"})]
+    assert work.asked == [("a", "f"), ("c", "f")]
+
+
+@pytest.mark.parametrize("error", [Draining(), ClaimLost("o")])
+def test_a_worker_that_goes_hands_a_group_back_that_is_scored_at_once(error: Exception) -> None:
+    def leave(held: Held, action: ScoreTexts) -> list[RewardResult | GraderFailed]:
+        raise error
+
+    with pytest.raises(type(error)):
+        Groups(Scripted(length), lambda op_id: sampled("a"), {"f": leave})(held(RewardPart(name="f")))
+
+
+def test_a_group_that_cannot_be_asked_about_at_once_is_dropped_with_the_reason() -> None:
+    def refuse(held: Held, action: ScoreTexts) -> list[RewardResult | GraderFailed]:
+        raise FieldInvalid("params.url", "is not allowed")
+
+    scored = Groups(Scripted(length), lambda op_id: sampled("a"), {"f": refuse})
+    result = graded(scored, held(RewardPart(name="f")))
+    assert [each.reason for each in result.dropped] == ["f: rewards[0].params.url: is not allowed"]

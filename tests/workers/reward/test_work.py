@@ -63,14 +63,11 @@ def test_an_unknown_function_is_named_with_the_known_ones(score: Any) -> None:
         score("nope", ["a"])
 
 
-def test_a_text_that_is_never_scored_is_no_zero_and_tried_again(work: RewardWork) -> None:
-    texts = ["a", LONG]
-    with pytest.raises(GraderFailed, match=r"^texts\[1\]: the grader took longer than 2 s; no score") as caught:
-        work(held("regex", texts, **FOREVER))
-    assert isinstance(caught.value, PassingError)
-    with pytest.raises(GraderGaveUp, match=r"^texts\[1\]: .* given up after 3 attempts, no score"):
-        work(held("regex", texts, attempt=3, **FOREVER))
-    assert work(held("regex", ["a"], **FOREVER)).values == (1.0,)
+def test_a_text_that_takes_up_its_time_has_the_score_for_that_and_the_others_have_theirs(work: RewardWork) -> None:
+    texts = ["a", LONG, "a", "b"]
+    scores = work(held("regex", texts, **FOREVER))
+    assert scores.values == (1.0, 0.0, 1.0, 1.0)
+    assert scores.info == ({}, {"ending": "time"}, {}, {})
 
 
 @pytest.fixture
@@ -185,6 +182,7 @@ def plugged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RewardWork]:
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     names = ("good", "plain", "bug", "nan", "memory", "leaves", "sneaky", "runs", "no_function")
+    names += ("spins", "spins_unsaid", "naps", "surrogate", "greedy")
     points = "".join(f"{name} = mine:{name}\n" for name in names)
     (facts / "entry_points.txt").write_text(
         f"[openrl.rewards]\n{points}missing = nothing.at.all:x\nexact = mine:good\nabsent = mine:absent\n"
@@ -200,6 +198,7 @@ def plugged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RewardWork]:
 
 PLUG_IN = """
 import os
+import time
 from openrl.rewards import RewardResult, reward
 from workers.reward.execution import run_python
 
@@ -226,6 +225,27 @@ def leaves(text, context, params):
 
 def sneaky(text, context, params):
     return run_python(text, [], seconds=1.0).ending == "answered"
+
+@reward(seconds=0.3, overrun=-1.0)
+def spins(text, context, params):
+    while text == "spin":
+        pass
+    return 1
+
+@reward(seconds=0.3)
+def spins_unsaid(text, context, params):
+    while True:
+        pass
+
+@reward(seconds=0.3, overrun=-1.0)
+def naps(text, context, params):
+    time.sleep(60)
+
+def surrogate(text, context, params):
+    return RewardResult(1, parts={"\\ud800": 1}, info={"word": "\\ud800"})
+
+def greedy(text, context, params):
+    return float(context.pop("left"))
 
 @reward(executes=True)
 def runs(text, context, params):
@@ -278,3 +298,35 @@ def test_what_a_function_declares_is_known_to_the_worker(plugged: RewardWork) ->
     functions = plugged._nursery.listing.functions
     assert (functions["good"].version, functions["good"].pure, functions["good"].seconds) == ("3", True, 1.0)
     assert (functions["plain"].pure, functions["runs"].executes) == (False, True)
+
+
+def test_a_text_that_takes_up_its_time_is_worth_what_the_function_says(plugged: RewardWork) -> None:
+    scores = plugged(held("spins", ["spin", "a", "spin"]))
+    assert (scores.values, scores.info[0]) == ((-1.0, 1.0, -1.0), {"ending": "time"})
+
+
+@pytest.mark.parametrize("name", ["spins_unsaid", "naps"])
+def test_where_it_says_nothing_or_was_not_computing_there_is_no_score(plugged: RewardWork, name: str) -> None:
+    with pytest.raises(GraderFailed, match=r"^texts\[0\]: the grader took longer than 0.3 s; no score") as caught:
+        plugged(held(name, ["a"]))
+    assert isinstance(caught.value, PassingError)
+    with pytest.raises(GraderGaveUp, match=r"^texts\[0\]: .* given up after 3 attempts, no score"):
+        plugged(held(name, ["a"], attempt=3))
+    assert plugged(held("plain", ["yes"])).values == (1.0,)
+
+
+def test_a_grader_that_stands_still_is_no_zero(plugged: RewardWork) -> None:
+    plugged(held("plain", ["yes"]))
+    psutil.Process(plugged._pool._idle[-1].number).suspend()
+    with pytest.raises(GraderFailed, match=r"took longer than 0\.3 s"):
+        plugged(held("spins", ["spin"]))
+
+
+def test_what_is_told_can_be_written_down(plugged: RewardWork) -> None:
+    scores = plugged(held("surrogate", ["a"]))
+    assert (scores.parts, scores.info) == (({"?": 1.0},), ({"word": "?"},))
+
+
+def test_each_text_has_its_own_context_whatever_a_function_does_to_it(plugged: RewardWork) -> None:
+    contexts = [{"left": 1}, {"left": 1}, {"left": 2}, {"left": 1}, {"left": 1}]
+    assert plugged(held("greedy", ["a"] * 5, contexts)).values == (1.0, 1.0, 2.0, 1.0, 1.0)

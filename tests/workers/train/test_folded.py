@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -50,6 +51,12 @@ class Engines:
                 generator = torch.Generator().manual_seed(spec.rank)
                 run.weights += torch.randn(run.shape.size, generator=generator) * 0.05
 
+    def without_gradients(self) -> "Engines":
+        for engine in (self.folding, self.plain):
+            for name in SPECS:
+                engine.run(name).grad = None
+        return self
+
     def agree(self, batches: Sequence[Batch]) -> None:
         found, wanted = self.folding.forward_backward(batches), self.plain.forward_backward(batches)
         for one, other in zip(found, wanted, strict=True):
@@ -66,6 +73,13 @@ class Engines:
         assert (mine is None) is (theirs is None)
         if mine is not None and theirs is not None:
             assert float((mine - theirs).abs().max()) < self.tolerance * float(theirs.abs().max())
+
+
+@pytest.fixture(scope="module")
+def engines(make_module: Callable[[str], PreTrainedModel]) -> Callable[..., Engines]:
+    """Each made once, for passes change no weights; handed out without gradients."""
+    made = cache(partial(Engines, make_module))
+    return lambda family, **options: made(family, **options).without_gradients()
 
 
 @pytest.fixture(autouse=True, params=[0, 10**9], ids=["in bands", "whole"])
@@ -113,19 +127,19 @@ def datum(make: Any, loss: Loss, row: Tensor, choices: int | None = None) -> Dat
 @pytest.mark.parametrize("lengths", [(6,) * 8, MIXED], ids=["equal", "mixed"])
 def test_a_group_of_eight_equals_separate_rows(
     make: Any,
-    make_module: Callable[[str], PreTrainedModel],
+    engines: Callable[..., Engines],
     family: str,
     loss: Loss,
     lengths: tuple[int, ...],
     passes: list[Pass],
 ) -> None:
-    Engines(make_module, family).agree([batch(make, "one", loss, texts(make, lengths))])
+    engines(family).agree([batch(make, "one", loss, texts(make, lengths))])
     assert [(one.folded, len(one.rows)) for one in passes] == [(True, 8)]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_runs_of_other_ranks_share_the_pass(
-    make: Any, make_module: Callable[[str], PreTrainedModel], family: str, loss: Loss, passes: list[Pass]
+    make: Any, engines: Callable[..., Engines], family: str, loss: Loss, passes: list[Pass]
 ) -> None:
     groups = [
         batch(make, "one", loss, texts(make, MIXED)),
@@ -134,34 +148,34 @@ def test_runs_of_other_ranks_share_the_pass(
         batch(make, "one", Loss.PPO, texts(make, (2, 6))),
         batch(make, "head", loss, texts(make, (2, 6, 6))),
     ]
-    Engines(make_module, family).agree(groups)
+    engines(family).agree(groups)
     assert [one.folded for one in passes] == [True]
 
 
 def test_two_runs_with_the_same_prompt_share_nothing(
-    make: Any, make_module: Callable[[str], PreTrainedModel], passes: list[Pass]
+    make: Any, engines: Callable[..., Engines], passes: list[Pass]
 ) -> None:
     row = make.ints(20)
-    Engines(make_module, "llama").agree([batch(make, name, Loss.PPO, [row]) for name in SPECS])
+    engines("llama").agree([batch(make, name, Loss.PPO, [row]) for name in SPECS])
     assert [one.folded for one in passes] == [False]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_identical_datums_count_each_and_beginnings_of_others_too(
-    make: Any, make_module: Callable[[str], PreTrainedModel], family: str, loss: Loss, passes: list[Pass]
+    make: Any, engines: Callable[..., Engines], family: str, loss: Loss, passes: list[Pass]
 ) -> None:
     row = make.ints(24)
     rows = [row, row[:13], row, row[:13], row[:1], torch.cat([row[:20], make.ints(6)])]
-    Engines(make_module, family).agree([batch(make, "one", loss, rows)])
+    engines(family).agree([batch(make, "one", loss, rows)])
     assert [one.folded for one in passes] == [True]
 
 
 def test_prompts_within_prompts_and_recomputed_layers(
-    make: Any, make_module: Callable[[str], PreTrainedModel], family: str, passes: list[Pass]
+    make: Any, engines: Callable[..., Engines], family: str, passes: list[Pass]
 ) -> None:
     turns = [torch.cat([first, *rest]) for first in texts(make, (8, 8), 10) for rest in ([make.ints(5)],) * 2]
     rows = [torch.cat([turn, make.ints(3)]) for turn in turns for _ in range(3)]
-    whole = Engines(make_module, family)
+    whole = engines(family)
     whole.agree([batch(make, "one", Loss.PPO, rows)])
     member = (batch(make, "one", Loss.PPO, rows), whole.folding.run("one").shape)
     load = Load(
@@ -171,52 +185,46 @@ def test_prompts_within_prompts_and_recomputed_layers(
         targets=sum(map(len, rows)),
     )
     enough = kept_bytes(member) + whole.folding.memory.need([member], load, recompute=True)
-    Engines(make_module, family, memory_bytes=enough).agree([member[0]])
+    engines(family, memory_bytes=enough).agree([member[0]])
     assert [(one.folded, one.recompute, len(one.rows)) for one in passes] == [(True, False, 12), (True, True, 12)]
 
 
 @pytest.mark.parametrize("pack_tokens", [60, 30, 1])
-def test_groups_beyond_a_pass_are_cut(
-    make: Any, make_module: Callable[[str], PreTrainedModel], pack_tokens: int
-) -> None:
+def test_groups_beyond_a_pass_are_cut(make: Any, engines: Callable[..., Engines], pack_tokens: int) -> None:
     batches = [batch(make, name, Loss.PPO, texts(make, MIXED)) for name in SPECS]
-    Engines(make_module, "gemma3", pack_tokens=pack_tokens).agree(batches)
+    engines("gemma3", pack_tokens=pack_tokens).agree(batches)
 
 
-def test_several_targets_per_token(
-    make: Any, make_module: Callable[[str], PreTrainedModel], passes: list[Pass]
-) -> None:
+def test_several_targets_per_token(make: Any, engines: Callable[..., Engines], passes: list[Pass]) -> None:
     first, second, third = texts(make, (3, 4, 2))
     data = [datum(make, Loss.CROSS_ENTROPY, row, choices) for row, choices in ((first, 3), (second, None), (third, 2))]
-    Engines(make_module, "qwen2").agree([Batch(run_id="one", loss=Loss.CROSS_ENTROPY, data=data)])
+    engines("qwen2").agree([Batch(run_id="one", loss=Loss.CROSS_ENTROPY, data=data)])
     assert [one.folded for one in passes] == [True]
 
 
-def test_forward_only_folds_too(make: Any, make_module: Callable[[str], PreTrainedModel], passes: list[Pass]) -> None:
-    Engines(make_module, "llama").agree([batch(make, "one", Loss.PPO, texts(make, MIXED), forward_only=True)])
+def test_forward_only_folds_too(make: Any, engines: Callable[..., Engines], passes: list[Pass]) -> None:
+    engines("llama").agree([batch(make, "one", Loss.PPO, texts(make, MIXED), forward_only=True)])
     assert [one.folded for one in passes] == [True]
 
 
-def test_not_a_number_in_a_shared_part_fails_its_own_batch_only(
-    make: Any, make_module: Callable[[str], PreTrainedModel]
-) -> None:
-    engines = Engines(make_module, "llama")
+def test_not_a_number_in_a_shared_part_fails_its_own_batch_only(make: Any, engines: Callable[..., Engines]) -> None:
+    pair = engines("llama")
     fine, bad = (batch(make, name, Loss.PPO, texts(make, MIXED)) for name in ("one", "two"))
     advantages = floats(bad.data[0].inputs["advantages"])
     advantages[2] = torch.nan
     spoiled = replace(bad.data[0].inputs["advantages"], data=advantages.numpy().tobytes())
     data = [replace(bad.data[0], inputs=bad.data[0].inputs | {"advantages": spoiled}), *bad.data[1:]]
-    results = engines.folding.forward_backward([fine, replace(bad, data=data)])
-    assert isinstance(results[1], GradientNotFinite) and engines.folding.run("two").grad is None
-    engines.plain.forward_backward([fine])
-    engines.agree_on("one")
+    results = pair.folding.forward_backward([fine, replace(bad, data=data)])
+    assert isinstance(results[1], GradientNotFinite) and pair.folding.run("two").grad is None
+    pair.plain.forward_backward([fine])
+    pair.agree_on("one")
 
 
 def test_chunks_of_the_head_cut_where_they_like(
-    make: Any, make_module: Callable[[str], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
+    make: Any, engines: Callable[..., Engines], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.train.logprobs.CHUNK_ELEMENTS", {"cpu": 3 * 97})
-    Engines(make_module, "llama").agree([batch(make, "one", Loss.PPO, texts(make, MIXED))])
+    engines("llama").agree([batch(make, "one", Loss.PPO, texts(make, MIXED))])
 
 
 def test_a_family_that_hides_the_folding_from_its_attention_is_run_as_rows(

@@ -2,6 +2,7 @@
 scores."""
 
 import contextlib
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ _READING: Final = frozenset(
 )
 _BUILDING: Final = frozenset({sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA})
 _FORBIDDEN_FUNCTIONS: Final = frozenset({"load_extension"})
+_EXPLAINS: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Database:
             self._connection.setlimit(limit, value)
         self._connection.execute("PRAGMA temp_store = MEMORY")
         self._connection.execute(f"PRAGMA max_page_count = {_MOST_BYTES // 4096}")
+        self._reads = False  #: and nothing else, from the first query on
 
     def close(self) -> None:
         self._connection.close()
@@ -110,36 +113,54 @@ class Database:
 
     def rows(self, query: str, *, seconds: float, most_rows: int) -> Rows:
         """Raises QueryFailed."""
-        self._connection.set_authorizer(None)
-        self._connection.execute("PRAGMA query_only = ON")
-        self._connection.set_authorizer(_only_reading)
+        self._only_read()
+        try:
+            with self._within(seconds):
+                found = self._fetched(query, most_rows)
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+            self._require_legible(query, seconds)
+            raise QueryFailed(_ending(error, "error"), str(error)) from None
+        except MemoryError:
+            raise QueryFailed("size", "out of memory") from None
+        if found is None or _EXPLAINS.match(query):
+            self._require_legible(query, seconds)
+        if found is None:
+            raise QueryFailed("error", "the query answers no rows at all")
+        return found
+
+    def _only_read(self) -> None:
+        if not self._reads:
+            self._connection.set_authorizer(None)
+            self._connection.execute("PRAGMA query_only = ON")
+            self._connection.set_authorizer(_only_reading)
+            self._reads = True
+
+    def _require_legible(self, query: str, seconds: float) -> None:
+        """Raises QueryFailed where it is no query, or not one that may be asked; nothing is run."""
         try:
             with self._within(seconds):
                 self._connection.execute(f"EXPLAIN {query}").close()
         except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
             raise QueryFailed(_ending(error, "syntax"), str(error)) from None
-        try:
-            with self._within(seconds):
-                return self._fetched(query, most_rows)
-        except (sqlite3.Error, ValueError, OverflowError) as error:
-            raise QueryFailed(_ending(error, "error"), str(error)) from None
-        except MemoryError:
-            raise QueryFailed("size", "out of memory") from None
 
-    def _fetched(self, query: str, most_rows: int) -> Rows:
+    def _fetched(self, query: str, most_rows: int) -> Rows | None:
+        """None for what answers no rows at all."""
         cursor = self._connection.execute(query)
         if cursor.description is None:
-            raise QueryFailed("error", "the query answers no rows at all")
+            return None
         values = cursor.fetchmany(most_rows + 1)
+        columns = len(cursor.description)
+        cursor.close()
         if len(values) > most_rows:
             raise QueryFailed("size", f"more than {most_rows} rows")
-        return Rows(len(cursor.description), tuple(tuple(map(_plain, row)) for row in values))
+        return Rows(columns, tuple(tuple(map(_plain, row)) for row in values))
 
     @contextlib.contextmanager
     def _within(self, seconds: float) -> Iterator[None]:
-        """A statement is interrupted when the seconds are over."""
-        until = time.monotonic() + seconds
-        self._connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+        """A statement is interrupted when it has had the processor for so long: how busy the machine is costs nobody
+        a score."""
+        until = time.thread_time() + seconds
+        self._connection.set_progress_handler(lambda: time.thread_time() > until, _STEPS)
         try:
             yield
         finally:

@@ -11,7 +11,7 @@ from workers.reward.functions.fences import inside
 from workers.reward.functions.fields import as_json, found
 
 
-@reward(version="1", pure=True)
+@reward(version="1", pure=True, overrun=0.0)
 def score(text: str, context: Words, params: Words) -> RewardResult:
     """1 where the text (or what stands in its last ```json fence) is JSON that `context.schema`, else `params.schema`,
     allows; of the draft 2020-12, and nothing is fetched. `parsed` tells whether it was JSON at all."""
@@ -23,11 +23,24 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
         return RewardResult(0.0, parts={"parsed": 0.0}, info={"error": str(problem)[:300]})
     try:
         error = next(validator.iter_errors(value), None)
-    except (Unresolvable, RecursionError) as problem:
+    except Unresolvable as problem:
         raise FieldInvalid(field, f"cannot be followed: {problem}") from None
+    except RecursionError:
+        _require_end(validator, field)
+        return RewardResult(0.0, parts={"parsed": 1.0}, info={"error": "nested too deeply to be checked"})
     if error is None:
         return RewardResult(1.0, parts={"parsed": 1.0})
     return RewardResult(0.0, parts={"parsed": 1.0}, info={"error": f"{error.json_path}: {error.message}"[:300]})
+
+
+def _require_end(validator: Any, field: str) -> None:
+    """Raises FieldInvalid for a schema that leads back to itself whatever it is shown: the text is not at fault."""
+    values: tuple[Any, ...] = (None, {}, [], "", 0)
+    for value in values:
+        try:
+            next(validator.iter_errors(value), None)
+        except RecursionError:
+            raise FieldInvalid(field, "cannot be followed: it leads back to itself") from None
 
 
 @lru_cache(256)

@@ -6,7 +6,7 @@ from openrl.rewards import FieldInvalid, RewardResult, Words, reward
 from workers.reward.functions.fields import needed
 
 
-@reward(version="1", pure=True, seconds=10.0)
+@reward(version="1", pure=True, seconds=10.0, overrun=0.0)
 def score(text: str, context: Words, params: Words) -> RewardResult:
     """1 where the answer in the text is mathematically equal to `context.answer` (LaTeX or plain). `parsed` tells
     whether the text had an answer at all."""

@@ -7,7 +7,7 @@ from workers.reward.functions.fields import needed, number
 _NUMBER: Final = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
-@reward(version="1", pure=True)
+@reward(version="1", pure=True, overrun=0.0)
 def score(text: str, context: Words, params: Words) -> float:
     """1 where the last number in the text equals `context.answer`, within `params.tolerance` (absolute, 1e-6)."""
     answer = number("context.answer", needed(context, "answer"))

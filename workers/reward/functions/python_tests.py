@@ -13,7 +13,7 @@ MOST_TESTS: Final = 1_000
 _ASKS: Final = ("call", "eval", "stdin")
 
 
-@reward(version="1", pure=False, executes=True, seconds=5.0)
+@reward(version="1", pure=False, executes=True, seconds=5.0, overrun=0.0)
 def score(text: str, context: Words, params: Words) -> RewardResult:
     """1 where the code (the last ```python fence, else the text) passes all of `context.tests`, else 0; with
     `params.credit=share` the share that it passes. `params.seconds` (5) is for all of them."""

@@ -4,7 +4,7 @@ from openrl.rewards import FieldInvalid, Words, reward
 from workers.reward.functions.fields import found
 
 
-@reward(version="1", pure=True)
+@reward(version="1", pure=True, overrun=0.0)
 def score(text: str, context: Words, params: Words) -> float:
     """1 where the pattern (`context.pattern`, else `params.pattern`) is found in the text."""
     field, pattern = found(context, params, "pattern")

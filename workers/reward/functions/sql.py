@@ -12,10 +12,12 @@ from workers.reward.functions.fields import as_json, flag, needed, number, whole
 
 #: What each part is worth where `params.credit` asks for less than all or nothing.
 WEIGHTS: Final = {"parsed": 0.1, "executed": 0.1, "columns": 0.2, "rows": 0.6}
+_HARMLESS: Final = frozenset({"rows", "syntax", "forbidden"})  #: endings after which a database serves again
+_last: Final[dict[tuple[str, str], Database]] = {}  #: one at most
 _ASIDE: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-@reward(version="1", pure=False, seconds=10.0)
+@reward(version="1", pure=False, seconds=10.0, overrun=0.0)
 def score(text: str, context: Words, params: Words) -> RewardResult:
     """1 where the query (the last ```sql fence, else the text) answers the rows that `context.gold` answers on the
     database that `context.schema` and `context.seed` make; `params.credit=true` gives credit for parts of the way."""
@@ -25,12 +27,26 @@ def score(text: str, context: Words, params: Words) -> RewardResult:
     credit, ordered = flag(params, "credit"), flag(params, "ordered") or is_ordered(gold_query)
     made = (needed(context, "schema"), context.get("seed", ""))
     gold = _gold(*made, gold_query, most_rows)
-    with Database(_image(*made)) as database:
-        answer = database.answer(inside(text, "sql", "sqlite"), seconds=seconds, most_rows=most_rows)
+    answer = _answer(made, inside(text, "sql", "sqlite"), seconds, most_rows)
     parts = _parts(answer, gold, ordered=ordered)
     value = sum(WEIGHTS[name] * part for name, part in parts.items()) if credit else float(min(parts.values()) == 1.0)
     info = {"ending": answer.ending, **({"error": answer.error} if answer.error else {})}
     return RewardResult(round(value, 12), parts=parts, info=info)
+
+
+def _answer(made: tuple[str, str], query: str, seconds: float, most_rows: int) -> Answered:
+    """On the database of the last query, where that was made of the same and did nothing unusual; else on a new one."""
+    database = _last.pop(made, None)
+    if database is None:
+        while _last:
+            _last.popitem()[1].close()
+        database = Database(_image(*made))
+    answer = database.answer(query, seconds=seconds, most_rows=most_rows)
+    if answer.ending in _HARMLESS:
+        _last[made] = database
+    else:
+        database.close()
+    return answer
 
 
 @lru_cache(16)
@@ -77,6 +93,7 @@ def _alike(rows: Rows, gold: Rows, *, ordered: bool) -> float:
     return same / most
 
 
+@lru_cache(64)
 def is_ordered(query: str) -> bool:
     """Whether the query itself, not one inside it, has an ORDER BY."""
     outside, depth = [], 0

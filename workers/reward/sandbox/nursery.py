@@ -21,6 +21,7 @@ from workers.reward.catalogue import Listing
 from workers.reward.sandbox import frames
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.limits import Limits
+from workers.reward.sandbox.spent import Spent, spent
 
 START_SECONDS: Final = 120.0
 ORDER_SECONDS: Final = 20.0
@@ -52,6 +53,7 @@ class Child:
         self._lock = threading.Lock()
         self._end: End | None = None
         self.folder = folder
+        self.number = 0  #: by which this process can look at it; 0 for none
         self.asked = 0
         self._owes = 0  #: answers
 
@@ -67,6 +69,10 @@ class Child:
         message = frames.receive(self._pipe, most_bytes, until, watch)
         self._owes -= 1
         return message
+
+    def spent(self) -> Spent | None:
+        """What it had of the machine; None where the system does not tell."""
+        return spent(self.number) if self.number else None
 
     @property
     def at_rest(self) -> bool:
@@ -177,6 +183,7 @@ class _Zygote:
         if "failed" in first:
             child.close()
             raise OSError(first["failed"])
+        child.number = int(first["ready"])
         return child
 
     def is_over(self, pid: int) -> bool:

@@ -24,6 +24,7 @@ from workers.reward.sandbox.child import TASKS, scoring
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.limits import Limits
 from workers.reward.sandbox.readable import readable
+from workers.reward.sandbox.spent import own_number
 from workers.reward.sandbox.walls import enclose, lacking, strongest
 
 ORDER_BYTES: Final = 1 << 16
@@ -151,12 +152,13 @@ class Zygote:
 
 def _enclosed(level: Level, readable: tuple[Path, ...], folder: Path, limits: Limits, pipe: socket.socket) -> None:
     """Tells the worker whether the walls stand. Raises OSError where they do not."""
+    number = own_number()
     try:
         enclose(level, readable, folder, limits)
     except OSError as error:
         frames.send(pipe, {"failed": f"the walls do not stand: {error}"})
         raise
-    frames.send(pipe, {"ready": True})
+    frames.send(pipe, {"ready": number})
 
 
 def _alone_with(pipe: socket.socket) -> socket.socket:

@@ -45,7 +45,7 @@ class WorkerExtension:
         sampler: Any = getattr(runner, "sampler", None)
         for holder, names in (
             (runner, ("_get_prompt_logprobs_dict", "num_prompt_logprobs", "requests", "input_batch", "lora_config")),
-            (sampler, ("topk_topp_sampler", "gather_logprobs")),
+            (sampler, ("topk_topp_sampler", "gather_logprobs", "logprobs_mode")),
         ):
             missing = [name for name in names if not hasattr(holder, name)]
             if missing:
@@ -53,6 +53,7 @@ class WorkerExtension:
         if runner.lora_config and runner.device.type == "cpu":
             _add_zero_place(runner.lora_manager._adapter_manager.modules.values())
         sampler.topk_topp_sampler = Draws(runner)
+        sampler.logprobs_mode = "processed_logprobs"  # those of `Draws`; or raw ones would be computed first, in vain
         runner._get_prompt_logprobs_dict = PromptByPrompt(runner)
         return ""
 

@@ -21,8 +21,8 @@ from openrl.models.catalogue import resolve
 from workers.admission import Admitted
 from workers.card import card_of
 from workers.model.devices import choose_device, choose_dtype
+from workers.sample.judging import sample_work
 from workers.sample.policy_source import policy_source
-from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.vllm.adapters import Adapters
 from workers.sample.vllm.engine import SampleEngine
 from workers.sample.vllm.facts import Facts, facts_of
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 EXIT_SECONDS = 10.0  #: that a worker without an engine gets to hand back what it holds
 BROKEN = 70  #: its exit status (sysexits' EX_SOFTWARE)
 MOST_LORAS, MOST_CPU_LORAS = 8, 64
-LINED_UP = 8  #: one more sample in vLLM for so many that it draws at once, to begin in the step after one ends
 
 
 def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
@@ -54,7 +53,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
             facts=facts,
             decode=lambda tokens: str(tokenizer.decode(tokens)),
             adapters=adapters,
-            places=wish.max_rows + max(1, wish.max_rows // LINED_UP),
+            places=wish.places,
             died=lambda: _leave(here, family),
         )
         family += psutil.Process().children(recursive=True)
@@ -73,7 +72,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
         trains=False,
         samples=True,
     )
-    here.works["sample"] = Admitted(RollOuts(SampleWork(engine), renderer_of(source)), card)
+    here.works["sample"] = Admitted(sample_work(SampleWork(engine), source, here.ledger.read), card)
     return card
 
 

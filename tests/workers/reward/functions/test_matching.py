@@ -7,6 +7,7 @@ import pytest
 from openrl.rewards import FieldInvalid, RewardResult
 
 SCHEMA = '{"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}'
+NESTING = '{"$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/list"}}}, "$ref": "#/$defs/list"}'
 
 
 def score(name: str, text: str, context: dict[str, str], params: dict[str, str]) -> RewardResult:
@@ -42,6 +43,8 @@ def score(name: str, text: str, context: dict[str, str], params: dict[str, str])
         ("json_schema", '{"a": "1"}', {}, {"schema": SCHEMA}, 0.0),
         ("json_schema", "{", {}, {"schema": SCHEMA}, 0.0),
         ("json_schema", "[" * 100_000, {}, {"schema": SCHEMA}, 0.0),
+        ("json_schema", "[" * 300 + "]" * 300, {"schema": NESTING}, {}, 0.0),
+        ("json_schema", "[" * 3 + "]" * 3, {"schema": NESTING}, {}, 1.0),
         ("math", r"so the answer is $\frac{1}{2}$", {"answer": "0.5"}, {}, 1.0),
         ("math", r"\boxed{x^2 + 2x + 1}", {"answer": "$(x+1)^2$"}, {}, 1.0),
         ("math", r"\boxed{3}", {"answer": "4"}, {}, 0.0),
@@ -74,6 +77,7 @@ def test_a_text_is_scored(name: str, text: str, context: dict[str, str], params:
         ("format", {"tags": '["a", "a"]'}, {}, "context.tags"),
         ("json_schema", {}, {}, "params.schema"),
         ("json_schema", {"schema": '{"type": "thing"}'}, {}, "context.schema"),
+        ("json_schema", {"schema": '{"$ref": "#"}'}, {}, "context.schema"),
         ("json_schema", {"schema": '{"$ref": "http://127.0.0.1:1/x"}'}, {}, "context.schema"),
         ("math", {}, {}, "context.answer"),
         ("math", {"answer": ""}, {}, "context.answer"),

@@ -138,6 +138,46 @@ def test_a_query_that_never_ends_is_interrupted_and_that_is_its_score(text: str)
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("text", ["EXPLAIN SELECT 1", "/* a */ -- b\n explain QUERY PLAN SELECT name FROM city"])
+def test_an_explanation_is_no_query(text: str) -> None:
+    assert score(text).info["ending"] == "syntax"
+
+
+def test_texts_of_one_context_share_a_database_until_one_does_something_unusual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[bytes] = []
+    new = sql.Database.__init__
+
+    def noted(database: sql.Database, image: bytes = b"") -> None:
+        made.append(image)
+        new(database, image)
+
+    score("SELECT 1", {"gold": "SELECT 2"})
+    monkeypatch.setattr(sql.Database, "__init__", noted)
+    for text in ("SELECT 1", "SELECT", "DROP TABLE city", "SELECT 1"):
+        score(text, {"gold": "SELECT 2"})
+    assert made == []
+    for text in (RUNAWAY, "SELECT zeroblob(100000000)", "SELECT abs(-9223372036854775808)"):
+        score(text, {"gold": "SELECT 2"}, seconds="0.05")
+        score("SELECT 1", {"gold": "SELECT 2"})
+    assert len(made) == 3
+    other = {"schema": "CREATE TABLE city (name)", "seed": "", "gold": "SELECT 0"}
+    assert score("SELECT count(*) FROM city", other).value == 1.0
+    assert score("SELECT count(*) FROM city", {"gold": "SELECT 4"}).value == 1.0
+
+
+def test_time_that_a_busy_machine_takes_is_not_the_querys() -> None:
+    with sql.Database() as database:
+        database._connection.create_function("nap", 1, time.sleep)
+        answer = database.answer(
+            "WITH RECURSIVE n(i) AS (SELECT nap(0.3) UNION ALL SELECT 1 FROM n LIMIT 5000) SELECT count(*) FROM n",
+            seconds=0.2,
+            most_rows=1,
+        )
+    assert answer.rows == sql.Rows(1, ((5000,),))
+
+
 def test_too_much_is_a_score_too() -> None:
     assert score("SELECT name FROM city", most_rows="3").info["ending"] == "size"
     assert score("SELECT zeroblob(100000000)").info["ending"] == "size"

@@ -1,5 +1,6 @@
 """What the model's code may try, at each level that promises to hold it."""
 
+import json
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ from workers.reward.execution import Ending
 from workers.reward.grading import _run_in
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.limits import Limits
-from workers.reward.sandbox.nursery import Nursery
+from workers.reward.sandbox.nursery import Child, Nursery
 
 Ran = dict[str, Any]
 Attack = Callable[..., Ran]
@@ -28,12 +29,42 @@ LIMITS = Limits(
 )
 
 
-@pytest.fixture
-def attack(nursery: Nursery) -> Attack:
-    """Runs code, then `attempt()`, in a child of its own; what becomes of it."""
+#: Makes what an attack came to the answer of a reward function sent as source.
+TOLD = """
+import json as _json
+from openrl.rewards import FieldInvalid as _Told
+def score(text, context, params):
+    try: told = {"value": attempt()}
+    except Exception as error: told = {"error": f"{type(error).__name__}: {error}"}
+    raise _Told("told", _json.dumps(told))
+"""
+
+
+class Source:
+    """A child that scores, asked as one that runs the model's code is."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._child, name)
+
+    def ask(self, order: Ran, until: float) -> None:
+        params = {"source": order["code"] + TOLD}
+        self._child.ask({"reward": "source", "text": "", "context": {}, "params": params}, until)
+
+    def answer(self, *how: Any) -> Ran:
+        _, told = self._child.answer(*how).get("invalid", ["", "null"])
+        return {"results": [json.loads(told)]}
+
+
+@pytest.fixture(params=["execute", "source"])
+def attack(nursery: Nursery, request: pytest.FixtureRequest) -> Attack:
+    """Runs code, then `attempt()`, in a child of its own; what becomes of it. The code is the model's, or that of a
+    reward function sent with a request."""
 
     def attack(code: str, *, seconds: float = 10.0) -> Ran:
-        child = nursery.fork("execute", LIMITS)
+        child: Any = nursery.fork("execute", LIMITS) if request.param == "execute" else _source(nursery)
         order = {"code": textwrap.dedent(code), "calls": [{"call": "attempt"}]}
         on_disk = nursery.level is not Level.STRONG
         try:
@@ -42,6 +73,10 @@ def attack(nursery: Nursery) -> Attack:
             child.close()
 
     return attack
+
+
+def _source(nursery: Nursery) -> Source:
+    return Source(nursery.fork("score", LIMITS))
 
 
 def result(ran: Ran) -> dict[str, Any]:

@@ -30,4 +30,4 @@ def served(lab: Laboratory) -> set[str]:
     """What not every engine does."""
     from laboratory import Stepped
 
-    return {"prompt_alternatives", "hot", "cold"} if isinstance(lab.engine, Stepped) else set()
+    return {"prompt_alternatives", "hot", "cold", "any rank"} if isinstance(lab.engine, Stepped) else set()

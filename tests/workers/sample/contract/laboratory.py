@@ -23,6 +23,7 @@ from workers.sample.request import SampleRequest
 
 VOCAB, CONTEXT, EOS = 97, 256, 2
 RANK, ALPHA = 4, 16
+MAX_RANK = 8  #: that vLLM is started with
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
 PARAMS = {"temperature", "top_p", "top_k", "seed", "stop_strings", "stop_tokens", "stop_at_eos"}
 
@@ -89,16 +90,16 @@ class Laboratory:
         self.fetched.append(key)
         return self.files[key]
 
-    def publish(self, key: str, seed: int, *, scale: float = 0.1, leaves: Iterable[str] = ()) -> str:
+    def publish(self, key: str, seed: int, *, scale: float = 0.1, leaves: Iterable[str] = (), rank: int = RANK) -> str:
         """Files of a random adapter in PEFT's format; on all linear layers but the head, or on those named."""
         generator = torch.Generator().manual_seed(seed)
         tensors: dict[str, Tensor] = {}
         for name, linear in self._linears(leaves):
             name = f"base_model.model.{name}.lora"
-            tensors[f"{name}_A.weight"] = torch.randn(RANK, linear.in_features, generator=generator) * scale
-            tensors[f"{name}_B.weight"] = torch.randn(linear.out_features, RANK, generator=generator) * scale
+            tensors[f"{name}_A.weight"] = torch.randn(rank, linear.in_features, generator=generator) * scale
+            tensors[f"{name}_B.weight"] = torch.randn(linear.out_features, rank, generator=generator) * scale
         targets = sorted({name.split(".")[-3] for name in tensors})
-        config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "target_modules": targets, "bias": "none"}
+        config = {"peft_type": "LORA", "r": rank, "lora_alpha": ALPHA, "target_modules": targets, "bias": "none"}
         self.files[key] = {
             "adapter_config.json": json.dumps(config).encode(),
             "adapter_model.safetensors": save(tensors, {"format": "pt"}),
@@ -232,7 +233,7 @@ def start_vllm(lab: Laboratory, folder: Path) -> Engine:
         dtype="float32",
         context_length=facts.context_length,
         max_rows=256,
-        max_lora_rank=8,
+        max_lora_rank=MAX_RANK,
         max_loras=2,
         max_cpu_loras=3,
         targets=facts.targets,

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from laboratory import Laboratory
+from laboratory import MAX_RANK, Laboratory
 
 from openrl.domain.errors import AdapterUnsupported, FieldInvalid, WeightsNotArrived
 from openrl.domain.policy import WHOLE
@@ -88,6 +88,17 @@ def test_what_only_one_engine_serves_is_served_or_says_so(lab: Laboratory, serve
             assert len(lab.run(request)[0].sequences) == 1
         else:
             assert "torch sample worker" in str(lab.error(request))
+
+
+def test_an_adapter_of_too_large_a_rank_is_refused_and_harms_nobody(lab: Laboratory, served: set[str]) -> None:
+    lab.publish("wide", 7, rank=MAX_RANK + 1)
+    wide, fine = lab.engine.submit(lab.ask(PROMPT, policy="wide")), lab.engine.submit(lab.ask(PROMPT, temperature=0.0))
+    error = wide.exception(60)
+    if "any rank" in served:
+        assert error is None
+    else:
+        assert isinstance(error, AdapterUnsupported) and "rank" in str(error)
+    assert lab.tokens(fine.result(60).sequences[0]) == lab.greedy(PROMPT, 8)
 
 
 def test_a_policy_of_a_full_run_is_not_sampled_from_the_base_model(lab: Laboratory) -> None:

@@ -127,6 +127,14 @@ def lab() -> Iterator[Lab]:
     lab.close()
 
 
+@pytest.fixture(scope="module")
+def lasting_lab() -> Iterator[Lab]:
+    """For what the tests of a module share."""
+    lab = Lab()
+    yield lab
+    lab.close()
+
+
 @cache
 def _model(family: str) -> Any:
     return _made(family)

@@ -32,12 +32,20 @@ LONG = [int(token) for token in np.random.default_rng(5).integers(3, 97, 190)]
 POLICIES = {None: None, "p0": (4, ""), "p1": (8, ""), "p2": (2, "mlp")}
 
 
-@pytest.fixture(params=["llama", "gemma3_text"])
-def engines(lab, request, monkeypatch):
+@pytest.fixture(scope="module", params=["llama", "gemma3_text"])
+def half(lasting_lab, request):
+    return lasting_lab.fresh(request.param, torch.bfloat16)
+
+
+@pytest.fixture
+def engines(lab, half, monkeypatch):
     """Makes engines that compute seeded prompts in parts of 48 tokens."""
+    return in_parts(lab, half, monkeypatch)
+
+
+def in_parts(lab, base, patch):
     for module in (starts, gate):
-        monkeypatch.setattr(module, "PART", 48)
-    base = lab.fresh(request.param, torch.bfloat16)
+        patch.setattr(module, "PART", 48)
     adapters = {key: lab.adapter(base, 3, *rank) for key, rank in POLICIES.items() if rank is not None}
 
     def make(**bounds):
@@ -68,9 +76,12 @@ def same_bits(one, other):
     assert [bits(result) for result in one] == [bits(result) for result in other]
 
 
-@pytest.fixture
-def alone(lab, engines):
-    return [lab.run(engines(), request)[0] for request in wanted(lab)]
+@pytest.fixture(scope="module")
+def alone(lasting_lab, half):
+    """What each is answered that has an engine to itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        engines = in_parts(lasting_lab, half, patch)
+        return [lasting_lab.run(engines(), request)[0] for request in wanted(lasting_lab)]
 
 
 def test_a_seeded_prompt_is_the_same_whether_its_beginning_is_in_the_cache_or_not(lab, engines, alone):

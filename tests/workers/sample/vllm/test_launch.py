@@ -1,5 +1,5 @@
-import subprocess
-import sys
+import re
+from pathlib import Path
 
 import pytest
 from fakes import MARKS
@@ -7,6 +7,21 @@ from fakes import MARKS
 from openrl.domain.errors import SettingInvalid
 
 pytestmark = MARKS
+
+HOWTO = Path(__file__).parents[4] / "docs" / "howto" / "vllm.md"
+#: By row of the how-to's table: what is set, and what vLLM is given.
+TABLE = {
+    "OPENRL_BASE_MODEL": ("{model}", "{model}"),
+    "OPENRL_WORKER__DTYPE": ("float32", "float32"),
+    "OPENRL_SAMPLE__MAX_ROWS": ("7", 7),
+    "OPENRL_TRAIN__MAX_LORA_RANK": ("9", 16),
+    "OPENRL_SAMPLE__VLLM__MEMORY_SHARE": ("0.5", 0.5),
+    "OPENRL_SAMPLE__VLLM__TENSOR_PARALLEL": ("2", 2),
+    "OPENRL_SAMPLE__VLLM__MAX_MODEL_LEN": ("48", 48),
+    "OPENRL_SAMPLE__VLLM__CACHE_GB": ("1.5", 1_500_000_000),
+    "OPENRL_SAMPLE__VLLM__MAX_LORAS": ("3", 3),
+    "OPENRL_SAMPLE__VLLM__MAX_CPU_LORAS": ("5", 5),
+}
 
 
 def wish(**changes):
@@ -23,6 +38,30 @@ def test_settings_become_vllms_arguments():
     assert (args.block_size, args.tensor_parallel_size, args.kv_cache_memory_bytes) == (32, 2, 5)
     assert (args.max_lora_rank, args.max_cpu_loras, args.enforce_eager) == (64, 2, False)
     assert args.seed != engine_args(wish()).seed, "two workers do not draw the same"
+
+
+def test_the_howtos_table_tells_what_settings_become(tmp_path, monkeypatch):
+    """Each row that names one argument of vLLM's, and the example of others."""
+    from openrl import config
+    from openrl.models import tiny
+    from workers.sample.vllm.facts import facts_of
+    from workers.sample.vllm.launch import engine_args
+    from workers.sample.vllm.station import wish_of
+
+    text, folder = HOWTO.read_text(), str(tmp_path)
+    tiny.make(tmp_path)
+    rows = dict(re.findall(r"^\| `(OPENRL_\w+)` \| `(\w+)` \|", text, re.MULTILINE))
+    assert rows.keys() == TABLE.keys()
+    example = re.search(r"`OPENRL_SAMPLE__VLLM__EXTRA` \| any other \| [^`]*`(\{.*?\})`", text)
+    assert example is not None
+    for name, (value, _) in TABLE.items():
+        monkeypatch.setenv(name, value.format(model=folder))
+    monkeypatch.setenv("OPENRL_SAMPLE__VLLM__EXTRA", example[1])
+    settings = config.load()
+    args = engine_args(wish_of(folder, facts_of(folder, settings.sample.vllm.max_model_len), settings))
+    for name, (_, wanted) in TABLE.items():
+        assert getattr(args, rows[name]) == (folder if name == "OPENRL_BASE_MODEL" else wanted), name
+    assert args.kv_cache_dtype == "fp8"
 
 
 @pytest.mark.parametrize("name", ["logprobs_mode", "speculative_config", "model", "nonsense"])
@@ -47,10 +86,3 @@ def test_a_rank_that_vllm_does_not_offer_is_refused():
     assert [rank_taken(rank) for rank in (1, 7, 8, 9, 256)] == [1, 8, 8, 16, 256]
     with pytest.raises(SettingInvalid, match="OPENRL_TRAIN__MAX_LORA_RANK"):
         rank_taken(1000)
-
-
-def test_a_vllm_worker_does_without_the_engines_on_torch():
-    code = "import sys, workers.sample.vllm.station as s; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "workers.sample.vllm.engine" in modules
-    assert not {"workers.model.base", "workers.sample.torch.engine", "workers.train.engine"} & set(modules)
