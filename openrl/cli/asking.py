@@ -32,6 +32,17 @@ def queues(
     told.show(found, as_json)
 
 
+def try_out(
+    base_model: Annotated[str, typer.Argument(help="One that the service serves.")],
+    url: Annotated[str | None, typer.Option("--url", help="Of the service. [OPENRL_BASE_URL, TINKER_BASE_URL]")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How long it may take, the start of workers included.")] = 1800,
+) -> None:
+    """Run a tiny step of reinforcement learning through a service: a run, rollouts, a gradient, an optimizer step."""
+    from openrl.cli import trial
+
+    trial.run(url, base_model, seconds)
+
+
 @ops_app.command("show")
 def ops_show(op_id: str, as_json: Json = False, url: Url = None, data_dir: DataDir = None) -> None:
     """What an operation has been through: queued, claimed, settled."""
