@@ -125,6 +125,9 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     with 10 bits of mantissa in place of 23."""
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes the cores this process may use."""
+    drain_seconds: float = Field(10.0, ge=0)
+    """How long a worker that is told to stop goes on with the samples and scores that it has begun; it hands back what
+    is unfinished then, and at once what it has not begun."""
     events: bool = True
     """Tell of every operation's life on the broker, for Flower; costs a device worker about a tenth of its time where
     operations are tiny. `openrl serve --no-flower` sets it to false."""
@@ -136,6 +139,20 @@ class Worker(BaseModel, extra="forbid", frozen=True):
     sandbox: Literal["auto", "strong", "kernel", "limits"] = "auto"
     """How model output is kept from doing harm while it is scored (docs/howto/rewards.md): `auto` takes the strongest
     level that the machine gives; with any other a reward worker refuses to start where it cannot be had."""
+
+
+class Metrics(BaseModel, extra="forbid", frozen=True):
+    """What the gateway and each worker tell their operators (docs/howto/observability.md)."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 is reached from other machines too. Nothing here asks for a key."""
+    port: int = Field(0, ge=0, le=65535)
+    """For /metrics, /healthz and /readyz; 0 is off. `openrl serve` gives its processes this port and the next ones."""
+
+
+class Log(BaseModel, extra="forbid", frozen=True):
+    format: Literal["text", "json"] = "text"
+    """Of the gateway's and the workers' logs: lines for people, or one JSON object a line."""
 
 
 CENTURY = 100 * 365 * 86_400.0  #: in seconds; dates that lie farther back cannot be told
@@ -193,6 +210,8 @@ class Settings(BaseSettings):
     worker: Worker = Worker()
     ledger: LedgerRules = LedgerRules()
     retention: Retention = Retention()
+    metrics: Metrics = Metrics()
+    log: Log = Log()
 
     @property
     def home(self) -> Path:

@@ -52,6 +52,11 @@ class Database:
         with self._reached(), self._turn, self._writes.begin() as connection:
             yield connection
 
+    def ping(self) -> None:
+        """Raises CatalogUnreachable where it does not answer."""
+        with self.reading() as connection:
+            connection.execute(select(1))
+
     def migrate(self) -> None:
         """Bring the tables up to date. Any number of processes may ask at once: one works, the others wait for it."""
         from openrl.catalog.migrations import upgrade  # alembic is needed nowhere else

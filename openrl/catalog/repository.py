@@ -20,5 +20,9 @@ class Catalog(Keys, Checkpoints, Samplers):
         """Make or update the tables; call it once at start. Any number of processes may do so at the same time."""
         self._database.migrate()
 
+    def ping(self) -> None:
+        """Raises CatalogUnreachable where the database does not answer."""
+        self._database.ping()
+
     def close(self) -> None:
         self._database.close()

@@ -3,7 +3,7 @@
 import logging
 
 from openrl.cli.open_files import allow_many
-from openrl.cli.ports import BACKLOG, listening
+from openrl.cli.ports import BACKLOG, listening, require_port
 from openrl.config import Settings
 
 #: Long polls are open nearly always; whoever waits in one asks again elsewhere.
@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises OperatorError: a taken port, a catalog out of reach."""
     allow_many()
+    if settings.metrics.port:
+        require_port("OPENRL_METRICS__PORT", settings.metrics.host, settings.metrics.port)
     with listening("gateway", settings.gateway.host, settings.gateway.port) as sock:
         import uvicorn
 

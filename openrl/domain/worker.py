@@ -49,4 +49,5 @@ class WorkerInfo:
     rewards: tuple[str, ...] = field(default=())  #: names of the reward functions it has
     slots: int  #: ops it may hold at once
     started_at: datetime
+    draining: bool = False  #: it was told to stop and takes nothing more
     use: DeviceUse | None = None  #: as of the announcement; None without a device

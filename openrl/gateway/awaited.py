@@ -51,7 +51,7 @@ def missing_worker(queue: str, workers: Sequence[WorkerInfo], models: Iterable[s
 
 
 def _any(workers: Sequence[WorkerInfo], roles: frozenset[Role], model: str | None = None) -> bool:
-    fitting = (worker for worker in workers if worker.role in roles)
+    fitting = (worker for worker in workers if worker.role in roles and not worker.draining)
     return any(model is None or model in {card.name for card in worker.cards} for worker in fitting)
 
 

@@ -1,6 +1,7 @@
 """Queues, and the lives of ops, as OpenRL's own API tells of them. Pure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,44 @@ def queue_fields(
         _queue(name, by_name.get(name), *known.get(name, (name.partition(".")[0], None)), workers, tenant)
         for name in (*known, *others)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """A queue as operators see it: whoever's its ops are."""
+
+    kind: str  #: train, sample or reward
+    base_model: str  #: empty for rewards; the name's slug for a model that nobody serves or awaits
+    workers: int
+    slots: int
+    waiting: int
+    held: int
+    oldest_seconds: float | None
+
+
+def depths(loads: Sequence[QueueLoad], workers: Sequence[WorkerInfo], models: Iterable[str]) -> list[Depth]:
+    """Of the models and of rewards, and any other with something in it."""
+    known = _known(models)
+    by_name = {load.name: load for load in loads}
+    names = [*known, *(name for name in by_name if name not in known)]
+    return [
+        _depth(name, by_name.get(name), *known.get(name, (name.partition(".")[0], None)), workers) for name in names
+    ]
+
+
+def _depth(name: str, load: QueueLoad | None, kind: str, model: str | None, workers: Sequence[WorkerInfo]) -> Depth:
+    listening = [worker for worker in workers if _listens(worker, kind, model)]
+    ages = [share.oldest_seconds for share in load.shares if share.oldest_seconds is not None] if load else []
+    slots = sum(worker.slots for worker in listening) if kind == "train" else load.slots if load else 0
+    return Depth(
+        kind=kind,
+        base_model=model or name.partition(".")[2],
+        workers=len(listening),
+        slots=slots,
+        waiting=load.waiting if load else 0,
+        held=load.held if load else 0,
+        oldest_seconds=max(ages, default=None),
+    )
 
 
 def _known(models: Iterable[str]) -> dict[str, tuple[str, str | None]]:
@@ -65,6 +104,8 @@ def share_fields(share: Share | None) -> dict[str, Any]:
 
 
 def _listens(worker: WorkerInfo, kind: str, model: str | None) -> bool:
+    if worker.draining:
+        return False
     if kind == "reward":
         return worker.role is Role.REWARD
     return worker.role in (Role.DEVICE, Role(kind)) and model in {card.name for card in worker.cards}

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from openrl.catalog.repository import Catalog
-from openrl.config import Gateway, Settings
+from openrl.config import Gateway, Metrics, Settings
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.ids import WorkerId
 from openrl.domain.op import Op
@@ -43,6 +43,7 @@ def toy_gateway(
     folder: Path,
     *,
     gateway: Gateway | None = None,
+    metrics: Metrics | None = None,
     limits: Limits | None = None,
     client_config: Mapping[str, Any] | None = None,
     before: Callable[[Op], None] = lambda op: None,
@@ -56,6 +57,7 @@ def toy_gateway(
         catalog_url=f"sqlite:///{folder / 'catalog.db'}",
         depot_url=f"file://{folder / 'depot'}",
         gateway=gateway or Gateway(poll_seconds=5.0),
+        metrics=metrics or Metrics(),
     )
     with toy_services(settings, limits or Limits(), client_config or {}, before) as (services, worker):
         app = create_app(settings, lambda _: _already(services))

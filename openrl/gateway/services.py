@@ -14,7 +14,7 @@ from openrl.catalog.repository import Catalog
 from openrl.config import Settings
 from openrl.depot.filesystem import FsspecDepot
 from openrl.depot.port import Depot
-from openrl.domain.errors import ModelUnknown, NoWorker, SettingInvalid
+from openrl.domain.errors import ModelUnknown, NoWorker, OpenRLError, SettingInvalid
 from openrl.domain.ids import RunId, SamplerId, TenantId
 from openrl.domain.model import ModelCard
 from openrl.domain.outcome import Record
@@ -22,6 +22,7 @@ from openrl.domain.policy import Sampler
 from openrl.domain.run import Run
 from openrl.domain.worker import WorkerInfo
 from openrl.gateway.awaited import awaited_card, missing_worker
+from openrl.gateway.depth import Depth, depths
 from openrl.gateway.line import in_line
 from openrl.gateway.memo import Memo
 from openrl.ledger.census import QueueLoad
@@ -90,6 +91,23 @@ class Services:
     def queues(self) -> list[QueueLoad]:
         return self._queues.get("all", self.ledger.queues)
 
+    @property
+    def models(self) -> set[str]:
+        """Canonical names of those that are served or waited for."""
+        return {*(card.name for card in self.cards()), *self.settings.gateway.awaited_models}
+
+    def depths(self) -> list[Depth]:
+        return depths(self.queues(), self.workers(), self.models)
+
+    def why_unready(self) -> str:
+        """What keeps requests from being answered; empty for nothing."""
+        try:
+            self.roster.workers()
+            self.catalog.ping()
+        except OpenRLError as error:
+            return str(error)
+        return ""
+
     def rewards(self) -> tuple[str, ...]:
         """Names of the reward functions that there are workers for, sorted; none while no such worker is up."""
         return tuple(sorted({name for worker in self.workers() for name in worker.rewards}))
@@ -118,8 +136,7 @@ class Services:
 
     def why_waiting(self, record: Record) -> str | None:
         """A sentence for an op that waits in a queue that nobody takes from, or in line; None for one that does not."""
-        models = {*(card.name for card in self.cards()), *self.settings.gateway.awaited_models}
-        missing = missing_worker(record.queue, self.workers(), models, self.settings.sample.lanes)
+        missing = missing_worker(record.queue, self.workers(), self.models, self.settings.sample.lanes)
         return missing or in_line(self.ledger.place(record.id))
 
     def run(self, tenant: TenantId, run: RunId) -> Run:

@@ -17,5 +17,4 @@ async def get_queues(request: Request) -> Response:
 def _queues(call: Call) -> Response:
     """The depth of each in all, and what the tenant has there itself."""
     services = call.services
-    models = {*(card.name for card in services.cards()), *services.settings.gateway.awaited_models}
-    return json_response(queue_fields(services.queues(), services.workers(), models, call.tenant))
+    return json_response(queue_fields(services.queues(), services.workers(), services.models, call.tenant))
