@@ -7,6 +7,7 @@ from openrl.domain.errors import CallerError, ClaimLost, Draining, PassingError
 from openrl.domain.ids import OpId
 from openrl.domain.outcome import failure_of
 from openrl.ledger.port import Held, Ledger
+from workers import metrics
 from workers.keeper import Keeper
 from workers.work import Work
 
@@ -18,21 +19,34 @@ def serve(ledger: Ledger, keeper: Keeper, work: Work, op_id: OpId) -> None:
     held = ledger.claim(op_id)
     if held is None:  # settled, held elsewhere, not its turn, or worn out: a bell may ring twice
         return
-    started = time.monotonic()
+    started, kind = time.monotonic(), held.op.action.kind
+    metrics.WAITED.labels(kind).observe(held.waited_seconds)
     with keeper.keeping(held, lost=work.abort):
+        outcome = "failed"
         try:
-            _carry_out(ledger, work, held)
-        except ClaimLost:
-            log.warning("result refused: the op is held by another now", extra=_fields(held, started))
-        else:
+            outcome = _carry_out(ledger, work, held, closed=keeper.closed)
             log.debug("op carried out", extra=_fields(held, started))
+        except ClaimLost:
+            outcome = "lost"
+            log.warning("result refused: the op is held by another now", extra=_fields(held, started))
+        except CallerError:
+            outcome = "refused"
+            raise
+        finally:
+            metrics.OPS.labels(kind, outcome).inc()
+            metrics.TOOK.labels(kind).observe(time.monotonic() - started)
 
 
-def _carry_out(ledger: Ledger, work: Work, held: Held) -> None:
+def _carry_out(ledger: Ledger, work: Work, held: Held, *, closed: bool) -> str:
+    """How it ended: done, given_back, or drained."""
     try:
+        if closed:
+            raise Draining
         result = work(held)
     except PassingError as error:
-        ledger.give_back(held, error, counts=not isinstance(error, Draining))
+        drained = isinstance(error, Draining)
+        ledger.give_back(held, error, counts=not drained)
+        return "drained" if drained else "given_back"
     except CallerError as error:
         ledger.failed(held, failure_of(error))
         raise
@@ -41,6 +55,7 @@ def _carry_out(ledger: Ledger, work: Work, held: Held) -> None:
         raise
     else:
         ledger.done(held, result)
+        return "done"
 
 
 def _fields(held: Held, started: float) -> dict[str, object]:

@@ -19,6 +19,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._kept: dict[OpId, tuple[Held, Callable[[OpId], None]]] = {}
         self._offer: tuple[str, Brings | None] = ("", None)
+        self.closed = False  #: what is claimed from now on is handed back at once
 
     def offer(self, takes: str = "", brings: Brings | None = None) -> None:
         """From now on fresh runs of the queue `takes` may be placed here, none where it is empty, and its line has the
@@ -26,6 +27,11 @@ class Keeper:
         self._offer = (takes, brings)
         # Signal handlers call this: they may have interrupted whoever uses the connection.
         threading.Thread(target=self._ledger.stay, args=self._offer, name="offer", daemon=True).start()
+
+    def close(self) -> None:
+        """The process is going away: no runs are placed here and no slots brought any more, and no op is begun."""
+        self.closed = True
+        self.offer()
 
     @contextmanager
     def keeping(self, held: Held, lost: Callable[[OpId], None]) -> Iterator[None]:

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,7 +23,10 @@ from openrl.models.catalogue import resolve
 from queues.app import make_app
 from queues.bell import ringer
 from queues.lanes import REWARD_LINE, reward_queues, sample_line, sample_queues, train_queue
+from workers.health import Health, told
+from workers.namesakes import bury_namesakes
 from workers.station import Station, opened
+from workers.stopping import stoppable
 from workers.sweep import EVERY_SECONDS as SWEEP_SECONDS
 from workers.sweep import sweep
 from workers.ticker import Ticker
@@ -53,10 +57,11 @@ def run(role: str, settings: Settings) -> None:
         _run_follower(place, settings)
         return
     app = make_app(settings.redis_url)
-    if Role(role) is Role.REWARD:
-        _run_reward(app, settings)
-    else:
-        _run_device(app, Role(role), settings, place)
+    with stoppable():
+        if Role(role) is Role.REWARD:
+            _run_reward(app, settings)
+        else:
+            _run_device(app, Role(role), settings, place)
 
 
 def _run_follower(place: Place, settings: Settings) -> None:
@@ -85,7 +90,7 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
 
     engine = _sample_engine(role, settings)
     member = None if place is None else _join(place, settings)
-    with opened(settings, ringer(app)) as here, ExitStack() as closing:
+    with opened(settings, ringer(app)) as here, ExitStack() as closing, told(app, here, settings) as health:
         trains, samples = role is not Role.SAMPLE, role is not Role.TRAIN
         card = _equip(here, settings, closing, engine, trains=trains, samples=samples, member=member)
         queues = []
@@ -95,15 +100,15 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
         if samples:
             sample_tasks.register(app)
             queues += sample_queues(card.name, settings.sample.lanes)
-        signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
         threads = settings.worker.appetite * (SLOTS_FOR_EACH_AT_WORK if samples else 1)
         offer = (
             train_queue(card.name) if trains else "",
             Brings(line=sample_line(card.name), slots=threads) if samples else None,
         )
         signals.worker_ready.connect(lambda **_: here.keeper.offer(*offer), weak=False)
-        _announce_and_sweep(here, role, (card,), threads, closing)
-        _consume(app, here, role, queues, pool="threads", concurrency=threads, events=settings.worker.events)
+        health.listens_to(queues)
+        _announce_and_sweep(here, role, (card,), threads, closing, health)
+        _consume(app, here, role, queues, concurrency=threads, events=settings.worker.events)
 
 
 def _sample_engine(role: Role, settings: Settings) -> str:
@@ -144,27 +149,20 @@ def _run_reward(app: Celery, settings: Settings) -> None:
     reward_tasks.register(app)
     processes = settings.worker.reward_processes
     brings = Brings(line=REWARD_LINE, slots=SLOTS_FOR_EACH_AT_WORK * processes)
-    with opened(settings, ringer(app)) as here, ExitStack() as closing:
+    with opened(settings, ringer(app)) as here, ExitStack() as closing, told(app, here, settings) as health:
         equip(here, settings, closing)
         signals.worker_ready.connect(lambda **_: here.keeper.offer(brings=brings), weak=False)
-        signals.worker_shutting_down.connect(lambda **_: here.drain(), weak=False)
-        _announce_and_sweep(here, Role.REWARD, (), processes, closing)
         queues = reward_queues(settings.sample.lanes)
-        _consume(
-            app,
-            here,
-            Role.REWARD,
-            queues,
-            pool="threads",
-            concurrency=processes,
-            events=settings.worker.events,
-        )
+        health.listens_to(queues)
+        _announce_and_sweep(here, Role.REWARD, (), processes, closing, health)
+        _consume(app, here, Role.REWARD, queues, concurrency=processes, events=settings.worker.events)
 
 
 def _announce_and_sweep(
-    here: Station, role: Role, cards: tuple[ModelCard, ...], slots: int, closing: ExitStack
+    here: Station, role: Role, cards: tuple[ModelCard, ...], slots: int, closing: ExitStack, health: Health
 ) -> None:
     roster = RedisRoster(here.redis)
+    bury_namesakes(here.redis, here.worker)
     info = WorkerInfo(
         id=here.worker,
         role=role,
@@ -176,9 +174,14 @@ def _announce_and_sweep(
     )
 
     def announce() -> None:
-        roster.announce(
-            replace(info, rewards=here.rewards, use=here.use() if here.use else None), ANNOUNCED_FOR_SECONDS
-        )
+        use, draining = here.use() if here.use else None, here.drains_since is not None
+        roster.announce(replace(info, rewards=here.rewards, use=use, draining=draining), ANNOUNCED_FOR_SECONDS)
+        health.announced = True
+
+    def drain(**_: object) -> None:
+        here.drain()
+        # Signal handlers call this: they may have interrupted whoever uses the connection.
+        threading.Thread(target=announce, name="announce", daemon=True).start()
 
     def start_tickers(**_: object) -> None:
         announce()
@@ -189,6 +192,7 @@ def _announce_and_sweep(
         log.info("ready", extra={"action": "start", "tickers": len(tickers)})
 
     signals.worker_ready.connect(start_tickers, weak=False)
+    signals.worker_shutting_down.connect(drain, weak=False)
     closing.callback(roster.leave, info.id)
 
 
@@ -198,12 +202,10 @@ def _ticking(closing: ExitStack, name: str, every_seconds: float, call: Callable
     return ticker
 
 
-def _consume(
-    app: Celery, here: Station, role: Role, queues: list[str], *, pool: str, concurrency: int, events: bool
-) -> None:
+def _consume(app: Celery, here: Station, role: Role, queues: list[str], *, concurrency: int, events: bool) -> None:
     worker = app.Worker(
         hostname=f"{role}@{here.worker}",
-        pool=pool,
+        pool="threads",
         concurrency=concurrency,
         queues=queues,
         loglevel="INFO",

@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from openrl.ledger.connect import connect
 from openrl.ledger.port import Ledger, Limits, Ring
 from openrl.ledger.redis import RedisLedger
 from workers.keeper import Keeper
+from workers.metrics import START
 from workers.ticker import Ticker
 from workers.work import Work
 
@@ -43,6 +45,9 @@ class Station:
     works: dict[str, Work] = field(default_factory=dict)
     rewards: tuple[str, ...] = ()  #: names of the reward functions there are here
     use: Callable[[], DeviceUse] | None = None  #: tells how busy the device is, where there is one
+    at_drain: list[Callable[[], object]] = field(default_factory=list)  #: called when it drains; they return at once
+    drain_seconds: float = 0.0  #: that samples and scores under way get when it drains
+    drains_since: float | None = None  #: on the monotonic clock; None: it does not
     broken: int = 0  #: exit status of a process that can do no more work; 0: it can
 
     @property
@@ -57,10 +62,25 @@ class Station:
     def reward_work(self) -> Work:
         return self.works["reward"]
 
+    def draining_seconds(self) -> float:
+        """Since it was told to stop; 0 before."""
+        return 0.0 if self.drains_since is None else time.monotonic() - self.drains_since
+
     def drain(self) -> None:
-        self.keeper.offer()
-        for work in self.works.values():
-            work.drain()
+        """Begin nothing more. Training ends what is on the device and gives its runs up; samples and scores have
+        `drain_seconds`, and what is unfinished then is handed back. Returns at once."""
+        if self.drains_since is not None:
+            return
+        self.drains_since = time.monotonic()
+        log.info("draining", extra={"action": "drain"})
+        self.keeper.close()
+        for kind, work in self.works.items():
+            if kind == "train":
+                work.drain()
+            else:
+                _later(self.drain_seconds, work.drain)
+        for call in self.at_drain:
+            call()
 
 
 _current: Station | None = None
@@ -89,8 +109,24 @@ def opened(settings: Settings, ring: Ring) -> Iterator[Station]:
         keeper = Keeper(ledger)
         ticker = Ticker("renew claims", settings.ledger.hold_seconds / 4, keeper.renew).start()
         closing.callback(ticker.stop)
-        _current = Station(worker=worker, redis=client, ledger=ledger, depot=depot, keeper=keeper)
+        _current = Station(
+            worker=worker,
+            redis=client,
+            ledger=ledger,
+            depot=depot,
+            keeper=keeper,
+            drain_seconds=settings.worker.drain_seconds,
+        )
         yield _current
+        if _current.drains_since is not None:
+            log.info("drained in %.2f s", time.monotonic() - _current.drains_since, extra={"action": "drain"})
+
+
+def _later(seconds: float, call: Callable[[], object]) -> None:
+    """The process does not wait for it."""
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
 
 
 def _new_id() -> WorkerId:
@@ -100,9 +136,12 @@ def _new_id() -> WorkerId:
 
 
 @contextmanager
-def step(name: str) -> Iterator[None]:
+def step(name: str, of: str = "") -> Iterator[None]:
     """Name and time one step of a start."""
     started = time.monotonic()
-    log.info("%s …", name, extra={"action": "start"})
+    whole = f"{name} {of}".strip()
+    log.info("%s …", whole, extra={"action": "start"})
     yield
-    log.info("%s: %.1f s", name, time.monotonic() - started, extra={"action": "start"})
+    seconds = time.monotonic() - started
+    START.labels(name).set(seconds)
+    log.info("%s: %.1f s", whole, seconds, extra={"action": "start"})

@@ -13,6 +13,7 @@ from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
 from openrl.domain.worker import DeviceUse
+from workers import metrics
 from workers.device.answers import Trainer, answer_call, answer_pack, answer_steps
 from workers.device.arbiter import Arbiter, Side
 from workers.device.cost import Cost
@@ -53,7 +54,7 @@ class DeviceLoop(Generic[B]):
         self._waiting: Waiting[B] = Waiting(pack_tokens, self._cost.enough)
         self._tally = Tally()
         self._changed = threading.Condition()  #: guards what waits and the flag
-        self._stopping = False
+        self._stopping = self._trains_no_more = False
         self._threads = [
             threading.Thread(target=self._run, args=(sides,), name=f"device {'+'.join(sides)}", daemon=True)
             for sides in ([(side,) for side in Side] if apart else [tuple(Side)])
@@ -98,21 +99,28 @@ class DeviceLoop(Generic[B]):
         with self._changed:
             self._changed.notify_all()
 
-    def stop(self) -> None:
-        """Finish what is on the device; everything waiting ends with Draining."""
+    def end_training(self) -> None:
+        """Finish what of training is on the device; what waits ends with Draining, and so does what comes. Sampling
+        goes on."""
         with self._changed:
-            self._stopping = True
+            self._trains_no_more = True
             waiting = self._waiting.clear()
-            self._changed.notify_all()
         for item in waiting:
             item.future.set_exception(Draining())
+
+    def stop(self) -> None:
+        """Finish what is on the device; everything waiting ends with Draining."""
+        self.end_training()
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
         for thread in self._threads:
             thread.join(timeout=60)
 
     @contextmanager
     def _entering(self) -> Iterator[None]:
         with self._changed:
-            if self._stopping:
+            if self._trains_no_more:
                 raise Draining
             yield
             self._changed.notify_all()
@@ -159,7 +167,9 @@ class DeviceLoop(Generic[B]):
     def _run_pack(self, items: Sequence[BatchWaiting[B]]) -> None:
         assert self._train is not None
         seconds, tokens = answer_pack(self._train, items), sum(item.tokens for item in items)
+        metrics.PACK_BATCHES.observe(len(items))
         if seconds is not None:
+            metrics.PACK.observe(seconds)
             self._cost.learn(tokens, len(items), seconds)
         self._tally.count(Side.TRAIN, tokens)
         with self._changed:
@@ -172,4 +182,5 @@ class DeviceLoop(Generic[B]):
 
     def _step(self, items: Sequence[StepWaiting]) -> None:
         assert self._train is not None
-        answer_steps(self._train, items)
+        with metrics.UPDATE.time():
+            answer_steps(self._train, items)

@@ -16,6 +16,7 @@ from workers.device.loop import DeviceLoop
 from workers.device.training import pack_tokens, train, trainer_on
 from workers.expiry import EVERY_SECONDS as EXPIRY_SECONDS
 from workers.expiry import expire, prune, release
+from workers.metrics import device_told
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel, load_base
 from workers.model.devices import choose_device, choose_dtype, set_tf32, set_threads, side_by_side
@@ -56,6 +57,7 @@ def equip(
     sampler = _sampler(here, base.twin() if apart else base, source, settings, closing) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
     here.use = loop.use
+    closing.enter_context(device_told(loop.use, lambda: sampler.rows if sampler is not None else 0))
     if sampler is not None:
         here.works["sample"] = RollOuts(SampleWork(sampler, loop.wake), renderer_of(source))
     loop.start()
@@ -82,7 +84,7 @@ def equip(
 def load(source: str, settings: Settings, member: "Member | None" = None, engines: int = 1) -> BaseModel:
     """The base model in this process, or a member's part of it, for so many engines side by side. Raises OperatorError
     where that cannot be."""
-    with step(f"base model {source}"):
+    with step("base model", source):
         wish = settings.worker
         threads = set_threads(wish.threads if member is None else member.place.threads(wish.threads), engines)
         set_tf32(wish.tf32)

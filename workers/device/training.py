@@ -18,6 +18,7 @@ from workers.train.balance import EVERY_SECONDS as BALANCE_SECONDS
 from workers.train.balance import Balance
 from workers.train.batch import Batch
 from workers.train.engine import TrainEngine
+from workers.train.handover import HandOver
 from workers.train.paging import Paging
 from workers.train.residents import Residents
 from workers.train.saving import Saving
@@ -99,6 +100,9 @@ def train(
     balance = Balance(here.ledger, residents, snapshots, stays=engine.is_full)
     closing.callback(here.ledger.leave)
     closing.callback(snapshots.flush)
+    handover = HandOver(residents, snapshots)
+    here.at_drain.append(handover.begin)
+    closing.callback(handover.finish)
     closing.callback(paging.tell)
     closing.callback(Ticker("snapshots", SNAPSHOT_TICK_SECONDS, snapshots.tick).start().stop)
     if succession is not None:

@@ -15,6 +15,7 @@ from openrl.depot.port import Depot
 from openrl.domain.errors import LeaseLost, TurnUnsettled
 from openrl.domain.ids import DepotKey, RunId
 from openrl.ledger.port import Ledger
+from workers import metrics
 from workers.train.residents import Resident, Residents
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class Snapshots:
             with self._residents.lock(run):
                 resident.saved(key)
                 resident.write_seconds = self._clock() - started
+            metrics.SNAPSHOT.observe(resident.write_seconds)
             if before is not None:
                 self._depot.delete_folder(before)
 

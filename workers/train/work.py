@@ -26,6 +26,7 @@ from openrl.domain.op import (
 )
 from openrl.domain.outcome import Result, RunCreated, StepResult, WeightsLoaded
 from openrl.ledger.port import Held, Lease, Ledger
+from workers import metrics
 from workers.device.loop import DeviceLoop
 from workers.model.model_files import holds_model
 from workers.train import full_snapshot
@@ -86,6 +87,7 @@ class TrainWork:
 
     def drain(self) -> None:
         self._draining = True
+        self._loop.end_training()
         self._paging.drain()
         if self._seating is not None:
             self._seating.drain()
@@ -117,6 +119,7 @@ class TrainWork:
             if isinstance(resident.outcome, DatumTooLarge | MemoryRanOut):  # it fitted the first time: there, or then
                 raise EngineBusy(str(resident.outcome))
         self._residents.runs[op.run] = resident
+        metrics.RECOVERED.inc(lease.snapshot is not None or bool(again))
         if lease.snapshot is not None or again:
             log.log(
                 logging.INFO if again else logging.DEBUG,  # without any it was only in the depot

@@ -96,6 +96,11 @@ class Copies:
         return not (self._inbox or self._waiting) and all(engine.idle for engine in self._engines)
 
     @property
+    def rows(self) -> int:
+        """Samples being drawn."""
+        return sum(engine.rows for engine in self._engines)
+
+    @property
     def tokens_drawn(self) -> int:
         return sum(engine.tokens_drawn for engine in self._engines)
 

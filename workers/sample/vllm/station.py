@@ -48,7 +48,7 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
     fetch, give_up = policy_source(here.depot, settings)
     adapters = Adapters(folder, fetch=fetch, targets=facts.targets, limit=wish.max_cpu_loras)
     family: list[psutil.Process] = []  #: vLLM's processes
-    with step(f"vLLM with {source}"):
+    with step("vLLM with", source):
         engine = SampleEngine(
             lambda: start(wish),
             facts=facts,
