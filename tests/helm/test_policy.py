@@ -38,6 +38,8 @@ def test_no_pod_shares_anything_with_its_node_or_knows_the_cluster(preset: str) 
         assert not any("hostPath" in volume for volume in work.pod["volumes"]), work.name
         assert work.pod["automountServiceAccountToken"] is False, work.name
         assert work.pod["enableServiceLinks"] is False, f"{work.name}: variables of Services would be no settings"
+        assert work.pod["shareProcessNamespace"], f"{work.name}: number 1 ignores signals without a handler"
+        assert len(work.pod["containers"]) == 1, f"{work.name}: another container would see its processes"
 
 
 def test_every_container_says_what_it_takes(preset: str) -> None:

@@ -1,6 +1,7 @@
 """Every preset is a chart that a cluster would take."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import jsonschema
@@ -37,6 +38,13 @@ def test_all_resources_are_as_their_schemas_say(preset: str, options: list[str])
 
 
 def check(document: Document) -> None:
+    _check(json.dumps(document))
+
+
+@cache
+def _check(text: str) -> None:
+    """Presets have much in common, and the schemas are large."""
+    document = json.loads(text)
     if document["kind"] in FOREIGN:
         jsonschema.validate(document, FOREIGN[document["kind"]])
     else:

@@ -1,9 +1,12 @@
 {{/* What pods and containers share. */}}
 
-{{/* Of every pod. Service links would be variables named OPENRL_…, which are no settings and are refused. */}}
+{{/* Of every pod. Service links would be variables named OPENRL_…, which are no settings and are refused. With a process
+     namespace for the pod, its containers' processes are not number 1 there: SIGTERM ends one that has no handler yet, and
+     orphans are reaped. */}}
 {{- define "openrl.pod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
+shareProcessNamespace: true
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
