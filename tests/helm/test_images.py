@@ -82,7 +82,7 @@ def test_what_is_copied_is_not_ignored() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("target", USES)
 def test_images_without_torch_hold_all_they_need(target: str, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--upgrade-deps", str(tmp_path / "venv")], check=True)
     path = f"{tmp_path / 'venv' / 'bin'}:/usr/bin:/bin"
     for name in ("pyproject.toml", "README.md", "LICENSE", "openrl", "queues", "workers"):
         subprocess.run(["cp", "-r", str(ROOT / name), str(tmp_path)], check=True)

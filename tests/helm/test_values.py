@@ -102,7 +102,7 @@ def test_every_container_starts_with_settings_that_openrl_accepts(preset: str, m
 @pytest.mark.parametrize("base", [INSIDE, OUTSIDE], ids=["inside", "outside"])
 def test_settings_among_the_values_arrive(base: Document, monkeypatch: pytest.MonkeyPatch) -> None:
     own = {
-        "train": {"pack_tokens": 8192, "memory_gb": 1.5, "full_runs": True},
+        "train": {"pack_tokens": 8_000_000, "memory_gb": 1.5, "full_runs": True},
         "retention": {"silent_seconds": 100000000},
     }
     text = rendered("--set", "networkPolicy.enabled=false", values=merged(merged(ON, base), {"settings": own}))
@@ -111,7 +111,7 @@ def test_settings_among_the_values_arrive(base: Document, monkeypatch: pytest.Mo
             if "OPENRL_DATA_DIR" in environment(container) and work.component != "migrate":
                 settings = settings_of(container, monkeypatch)
                 assert (settings.train.pack_tokens, settings.train.memory_gb, settings.train.full_runs) == (
-                    8192,
+                    8_000_000,
                     1.5,
                     True,
                 )
