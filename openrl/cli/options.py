@@ -20,5 +20,8 @@ Dtype = Annotated[
     Literal["auto", "float32", "bfloat16"] | None,
     typer.Option(help="Of the base weights. [OPENRL_WORKER__DTYPE, auto]"),
 ]
+LogFormat = Annotated[
+    Literal["text", "json"] | None, typer.Option(help="Lines for people, or JSON. [OPENRL_LOG__FORMAT, text]")
+]
 Host = Annotated[str | None, typer.Option(help="Address to listen on. [OPENRL_GATEWAY__HOST, 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_GATEWAY__PORT, 8000]")]

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import redis
 
@@ -14,8 +14,8 @@ from openrl.cli.lineup import lineup
 from openrl.cli.ports import LOCAL
 from openrl.config import Settings
 
-#: Seconds a worker gets to finish or hand back what it holds.
-DRAIN_SECONDS = 20.0
+#: Seconds a worker gets to hand back what it holds, beside those it may go on (`worker.drain_seconds`).
+HAND_BACK_SECONDS = 10.0
 #: Who is stopped first: workers still need the broker, and the gateway should outlive them for a last answer.
 WORKERS, GATEWAY, FLOWER, BROKER = range(4)
 FLOWER_USER = "openrl"
@@ -80,7 +80,15 @@ def components(settings: Settings, choices: Choices, own: Mapping[str, str], sec
         for number, model in enumerate((model for model in models for _ in range(count)), 1)
     ]
     parts = [_gateway(settings, env), *workers, _worker("reward", 1, settings, env, client)]
+    parts = [_telling(part, settings.metrics.port, number) for number, part in enumerate(parts)]
     return [*parts, _flower(settings, env, secret)] if choices.flower else parts
+
+
+def _telling(part: Component, first_port: int, number: int) -> Component:
+    """With a port for its metrics that no other component has."""
+    if not first_port:
+        return part
+    return replace(part, env={**part.env, "OPENRL_METRICS__PORT": str(first_port + number)})
 
 
 def _gateway(settings: Settings, env: Mapping[str, str]) -> Component:
@@ -106,7 +114,7 @@ def _worker(role: str, number: int, settings: Settings, env: Mapping[str, str], 
         log=settings.home / "logs" / (f"{role}.log" if first else f"{role}-{number}.log"),
         address=model,
         is_ready=probes.worker_announced(client),
-        grace_seconds=DRAIN_SECONDS,
+        grace_seconds=settings.worker.drain_seconds + HAND_BACK_SECONDS,
         stop_rank=WORKERS,
     )
 

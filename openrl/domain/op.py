@@ -212,6 +212,7 @@ class Bell:
     queue: str
     task: str
     summary: str  #: for people, e.g. `run=3f9a:train:0 turn=4 tokens=812`
+    trace: str = ""  #: W3C's traceparent of the request that brought the op in; empty while nobody traces
     line: str = ""  #: where the op stands until it is rung, without a slash; empty: it is rung as soon as it may run
 
     def at(self, worker: WorkerId) -> "Bell":

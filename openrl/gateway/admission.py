@@ -13,8 +13,8 @@ from openrl.domain.op import Op, RewardOp, Sample, SampleOp, ScoreTexts, TrainAc
 from openrl.domain.policy import WHOLE
 from openrl.domain.run import Run
 from openrl.gateway.services import Services
+from openrl.telemetry import logs
 from openrl.wire.base import AnyWire, NamedTurn, TurnRequest, named_turn, read_json
-from queues.lanes import bell_of
 
 
 def digest(*parts: object) -> str:
@@ -91,4 +91,6 @@ def submit_score(services: Services, tenant: TenantId, key: str, action: ScoreTe
 
 
 def _append(services: Services, op: Op, model: str) -> OpId:
-    return services.ledger.append(op, bell_of(op, model=model, lanes=services.settings.sample.lanes))
+    run = op.run if isinstance(op, TrainOp) else None
+    with logs.about(op=op.id, run=run, tenant=op.tenant):
+        return services.ledger.append(op, services.bell(op, model))

@@ -9,6 +9,7 @@ from openrl.domain.errors import KeyRejected, OpenRLError
 from openrl.domain.ids import TenantId
 from openrl.gateway.faults import response_of
 from openrl.gateway.services import Services
+from openrl.telemetry import logs
 
 #: Without a key: what load balancers ask.
 OPEN_PATHS: Final = frozenset({"/api/v1/healthz"})
@@ -27,7 +28,8 @@ class KeyCheck:
             scope["tenant"] = await self._tenant(HTTPConnection(scope))
         except OpenRLError as error:
             return await response_of(error)(scope, receive, send)
-        return await self._app(scope, receive, send)
+        with logs.about(tenant=scope["tenant"]):
+            return await self._app(scope, receive, send)
 
     async def _tenant(self, connection: HTTPConnection) -> TenantId:
         secret = connection.headers.get("x-api-key", "")

@@ -22,7 +22,6 @@ from openrl.gateway.services import Services
 from openrl.ledger.batches import Batch
 from openrl.wire.groups import dropped_by_reason, group_fields, reward_fields
 from openrl.wire.rollouts import RolloutRequest, to_rewards, to_rollouts
-from queues.lanes import bell_of
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,6 @@ def _ops(
     """All that can be refused is refused before the first."""
     rewards = to_rewards(wanted, services.rewards())
     rollouts = to_rollouts(wanted, services.card(policy.base_model), policy.key)
-    lanes = services.settings.sample.lanes
 
     def both(action: RollOut) -> Iterator[tuple[Op, Bell]]:
         number, prompt = action.number, wanted.prompts[action.number]
@@ -98,8 +96,8 @@ def _ops(
             batch=batch,
             label=prompt.id,
         )
-        yield sample, bell_of(sample, model=policy.base_model, lanes=lanes)
-        yield reward, bell_of(reward, model="", lanes=lanes)
+        yield sample, services.bell(sample, policy.base_model)
+        yield reward, services.bell(reward, "")
 
     return (pair for action in rollouts for pair in both(action))
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openrl.domain.errors import OpenRLError
 from openrl.gateway.depth import Depth
+from openrl.telemetry import traces
 
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 POLL_PATH: Final = "/api/v1/retrieve_future"
@@ -100,7 +101,7 @@ def _values(depth: Depth) -> dict[str, float]:
 
 
 class Measured:
-    """ASGI middleware: counts and times requests by the route that answered them."""
+    """ASGI middleware: counts, times and traces requests by the route that answered them."""
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
         self._app, self._metrics = app, metrics
@@ -120,7 +121,11 @@ class Measured:
         if polls:
             self._metrics.polls.inc()
         try:
-            await self._app(scope, receive, sending)
+            with traces.span("HTTP", _trace(scope)) as span:
+                try:
+                    await self._app(scope, receive, sending)
+                finally:
+                    _describe(span, scope, status)
         except Exception:
             status = 500  # whoever stands before this answers it
             raise
@@ -130,7 +135,26 @@ class Measured:
             self._count(scope, status, time.perf_counter() - began)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in METHODS else "other"
-        route = getattr(scope.get("route"), "path", "none")  # never the path itself: anybody may make up paths
+        method, route = _asked(scope)
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.seconds.labels(method, route).observe(seconds)
+
+
+def _asked(scope: Scope) -> tuple[str, str]:
+    """Method and route; never the path itself, for anybody may make up paths."""
+    method = scope["method"] if scope["method"] in METHODS else "other"
+    return method, getattr(scope.get("route"), "path", "none")
+
+
+def _trace(scope: Scope) -> str:
+    """The trace that the client goes on with."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), "")
+
+
+def _describe(span: Any, scope: Scope, status: int) -> None:
+    """In OpenTelemetry's words for HTTP, once the route is known."""
+    if span is None:
+        return
+    method, route = _asked(scope)
+    span.update_name(f"{method} {route}")
+    span.set_attributes({"http.request.method": method, "http.route": route, "http.response.status_code": status})

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from openrl.depot.port import Depot
 from openrl.domain.errors import ModelUnknown, NoWorker, OpenRLError, SettingInvalid
 from openrl.domain.ids import RunId, SamplerId, TenantId
 from openrl.domain.model import ModelCard
+from openrl.domain.op import Bell, Op
 from openrl.domain.outcome import Record
 from openrl.domain.policy import Sampler
 from openrl.domain.run import Run
@@ -31,8 +33,10 @@ from openrl.ledger.notices import RedisNotices
 from openrl.ledger.port import POLICY_SECONDS, Ledger, Limits, Notices
 from openrl.ledger.redis import RedisLedger
 from openrl.ledger.roster import RedisRoster, Roster
+from openrl.telemetry import traces
 from queues.app import make_app
 from queues.bell import ringer
+from queues.lanes import bell_of
 
 #: Requests that may block at the same time, on the database, the broker or the depot.
 THREADS: Final = 64
@@ -71,7 +75,9 @@ class Services:
 
     async def off_loop(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking work on a thread; one hop per request."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: work(*args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(
+            self.pool, copy_context().run, lambda: work(*args, **kwargs)
+        )
 
     @property
     def body_bytes(self) -> int:
@@ -98,6 +104,10 @@ class Services:
 
     def depths(self) -> list[Depth]:
         return depths(self.queues(), self.workers(), self.models)
+
+    def bell(self, op: Op, model: str) -> Bell:
+        """The bell of an op that the present request brings in; `model` is as in `bell_of`."""
+        return bell_of(op, model=model, lanes=self.settings.sample.lanes, trace=traces.traceparent())
 
     def why_unready(self) -> str:
         """What keeps requests from being answered; empty for nothing."""

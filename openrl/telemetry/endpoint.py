@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -65,9 +66,8 @@ def _server(settings: Metrics, told: Told) -> ThreadingHTTPServer:
         daemon_threads = True
         address_family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
 
-        def server_bind(self) -> None:  # without a look-up of the host's name, which may take long
-            socket.socket.bind(self.socket, self.server_address)
-            self.server_address = self.socket.getsockname()
+        def server_bind(self) -> None:  # not HTTPServer's, which looks the host's name up: that may take long
+            TCPServer.server_bind(self)
 
     class Handler(_Handler):
         pages = _pages(told)

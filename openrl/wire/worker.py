@@ -14,6 +14,7 @@ def worker_fields(worker: WorkerInfo) -> dict[str, Any]:
         "models": [card.name for card in worker.cards],
         "rewards": list(worker.rewards),
         "slots": worker.slots,
+        "draining": worker.draining,
         "since": worker.started_at.isoformat(),
         "use": asdict(worker.use) if worker.use is not None else None,
     }

@@ -5,7 +5,7 @@ import pytest
 
 from openrl.cli.broker import Broker
 from openrl.cli.plan import Choices, base_url, broker_component, components
-from openrl.config import Gateway, Settings
+from openrl.config import Gateway, Metrics, Settings, Worker
 
 SETTINGS = Settings(data_dir=Path("/data"), redis_url="redis://127.0.0.1:1/0", base_model="tiny", flower_port=5556)
 
@@ -40,6 +40,18 @@ def test_workers_tell_of_operations_only_where_flower_listens() -> None:
     for flower in (True, False):
         worker = components(SETTINGS, Choices(flower=flower), {}, "tml-x")[1]
         assert worker.env["OPENRL_WORKER__EVENTS"] == str(flower)
+
+
+def test_each_component_tells_its_metrics_on_a_port_of_its_own() -> None:
+    settings = SETTINGS.model_copy(update={"metrics": Metrics(port=9400)})
+    parts = components(settings, Choices(flower=False), {}, "tml-x")
+    assert [part.env["OPENRL_METRICS__PORT"] for part in parts] == ["9400", "9401", "9402"]
+    assert {part.env["OPENRL_METRICS__PORT"] for part in components(SETTINGS, Choices(flower=False), {}, "x")} == {"0"}
+
+
+def test_a_worker_is_not_killed_while_it_drains() -> None:
+    settings = SETTINGS.model_copy(update={"worker": Worker(drain_seconds=30.0)})
+    assert components(settings, Choices(), {}, "tml-x")[1].grace_seconds == 40.0
 
 
 def test_flower_listens_on_this_machine_only() -> None:

@@ -51,3 +51,13 @@ def test_workers_are_told_with_how_busy_they_are(own, gateway):
 
 def test_only_with_a_key(gateway):
     assert httpx.get(f"{gateway.url}{router.prefix}/workers").status_code == 401
+
+
+def test_a_worker_that_drains_says_so_and_counts_for_nothing(own, gateway):
+    toy = gateway.services.roster.workers()[0]
+    gateway.services.roster.announce(replace(toy, draining=True), 60.0)
+    assert [each["draining"] for each in own.get("workers").json() if each["id"] == "toy"] == [True]
+    gateway.services._workers._kept.clear()
+    assert {each["workers"] for each in own.get("queues").json() if each["model"] == "toy"} == {0}
+    assert {depth.slots for depth in gateway.services.depths() if depth.kind == "train"} == {0}
+    gateway.services.roster.announce(toy, 3600.0)

@@ -69,6 +69,6 @@ def test_a_taken_port_is_named() -> None:
 
 def test_the_port_is_free_again_afterwards() -> None:
     with listening(ANY_PORT, told()) as port:
-        pass
+        httpx.get(f"http://127.0.0.1:{port}/healthz")
     with telling(Metrics(port=port), told()) as again:
         assert again == port

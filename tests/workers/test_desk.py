@@ -1,5 +1,7 @@
+import json
+import logging
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,8 +12,10 @@ from openrl.domain.op import Bell, RewardOp, ScoreTexts, Status
 from openrl.domain.outcome import Category, Record, Result, Scores
 from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.port import Held, Limits
+from openrl.telemetry.logs import JsonLines
 from workers import desk
 from workers.keeper import Keeper
+from workers.metrics import REGISTRY
 
 OP = OpId("op-1")
 
@@ -174,3 +178,46 @@ def test_work_that_ends_during_a_renewal_has_lost_nothing(
         monkeypatch.setattr(ledger, "renew", late)
         keeper.renew()
     assert lost == []
+
+
+def test_a_worker_that_drains_begins_nothing_and_hands_back_at_once(ledger: MemoryLedger, rung: list[OpId]) -> None:
+    keeper, work = Keeper(ledger), Script(answer)
+    keeper.close()
+    desk.serve(ledger, keeper, work, OP)
+    assert (record(ledger).status, work.calls, rung) == (Status.WAITING, 0, [OP, OP])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "act"),
+    [
+        ("done", answer),
+        ("given_back", raising(EngineBusy("full"))),
+        ("drained", raising(Draining())),
+        ("refused", raising(RewardUnknown("x", ("exact",)))),
+        ("failed", raising(ZeroDivisionError("oops"))),
+    ],
+)
+def test_ops_are_counted_by_how_they_ended(
+    ledger: MemoryLedger, outcome: str, act: Callable[[RewardOp], Result]
+) -> None:
+    def counts() -> tuple[float | None, ...]:
+        labels = {"kind": "score_texts"}
+        ended = REGISTRY.get_sample_value("openrl_worker_ops_total", labels | {"outcome": outcome})
+        return ended or 0.0, REGISTRY.get_sample_value("openrl_op_seconds_count", labels) or 0.0
+
+    before = counts()
+    with suppress(CallerError, ZeroDivisionError):
+        desk.serve(ledger, Keeper(ledger), Script(act), OP)
+    assert counts() == (before[0] + 1, before[1] + 1)
+
+
+def test_records_of_an_op_at_work_name_it(ledger: MemoryLedger) -> None:
+    lines: list[dict[str, object]] = []
+
+    def note(op: RewardOp) -> Result:
+        record = logging.makeLogRecord({"msg": "at work"})
+        lines.append(json.loads(JsonLines().format(record)))
+        return answer(op)
+
+    desk.serve(ledger, Keeper(ledger), Script(note), OP)
+    assert [(line["op"], line["tenant"], line["run"]) for line in lines] == [(OP, "t", None)]

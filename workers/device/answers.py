@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from openrl.domain.errors import CallerError, EngineBusy, OpenRLError
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
+from openrl.telemetry import traces
 from workers.device.receipt import PackPart, batch_metrics, step_metrics
 from workers.device.waiting import B, BatchWaiting, CallWaiting, StepWaiting
 
@@ -43,6 +44,7 @@ def answer_steps(engine: Trainer[B], items: Sequence[StepWaiting]) -> None:
         results = engine.optim_steps([(item.run_id, item.params) for item in items])
         seconds = time.monotonic() - started
         for item, result in zip(items, results, strict=True):
+            traces.ended("update", item.trace, seconds, together=len(items))
             if isinstance(result, OpenRLError):
                 item.future.set_exception(result)
             else:
@@ -60,6 +62,7 @@ def answer_pack(engine: Trainer[B], items: Sequence[BatchWaiting[B]]) -> float |
         ]
         receipts = batch_metrics(parts, seconds, engine.padding_share)
         for item, result, receipt in zip(items, results, receipts, strict=True):
+            traces.ended("pack", item.trace, seconds, batches=len(items), tokens=sum(each.tokens for each in items))
             if isinstance(result, CallerError):
                 item.future.set_exception(result)
             else:

@@ -13,6 +13,7 @@ from openrl.domain.ids import TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
 from openrl.domain.worker import DeviceUse
+from openrl.telemetry import traces
 from workers import metrics
 from workers.device.answers import Trainer, answer_call, answer_pack, answer_steps
 from workers.device.arbiter import Arbiter, Side
@@ -74,7 +75,8 @@ class DeviceLoop(Generic[B]):
     def forward_backward(self, batch: B, tenant: TenantId, since: float | None = None) -> BatchResult:
         """Wait for one batch, which is counted as the tenant's and waits `since` then on the monotonic clock (None: it
         came now). Its metrics also tell what it had of the device. Raises the CallerError that concerns it."""
-        item = BatchWaiting(batch, tenant, batch.tokens, time.monotonic() if since is None else since)
+        began = time.monotonic() if since is None else since
+        item = BatchWaiting(batch, tenant, batch.tokens, began, traces.present())
         with self._entering():
             self._waiting.add_batch(item)
         return item.future.result()
@@ -82,7 +84,7 @@ class DeviceLoop(Generic[B]):
     def optim_step(self, run_id: str, params: AdamParams, since: float | None = None) -> dict[str, float]:
         """Wait for a run's one step, which waits `since` then as in `forward_backward`. Its metrics also tell what it
         had of the device. Raises the CallerError that concerns it, or EngineBusy."""
-        item = StepWaiting(run_id, params, time.monotonic() if since is None else since)
+        item = StepWaiting(run_id, params, time.monotonic() if since is None else since, traces.present())
         with self._entering():
             if not self._apart:
                 self._waiting.add_step(item, self._step_all)

@@ -42,6 +42,7 @@ class BatchWaiting(Generic[B]):
     tenant: TenantId
     tokens: int
     since: float  #: on the monotonic clock
+    trace: object = None  #: where its thread is in a trace
     future: Future[BatchResult] = field(default_factory=Future)
 
 
@@ -50,6 +51,7 @@ class StepWaiting:
     run_id: str
     params: AdamParams
     since: float  #: on the monotonic clock
+    trace: object = None  #: where its thread is in a trace
     future: Future[dict[str, float]] = field(default_factory=Future)
 
 

@@ -14,6 +14,7 @@ from openrl.domain.outcome import Scores
 from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken
 from openrl.ledger.port import Held
 from openrl.rewards import Declared, RewardResult
+from openrl.telemetry import traces
 from workers.reward.grading import Grading
 from workers.reward.memo import Memo, key_of
 from workers.reward.sandbox.nursery import Nursery
@@ -37,7 +38,10 @@ class RewardWork:
         assert isinstance(held.op, RewardOp) and isinstance(held.op.action, ScoreTexts)
         declared = self._declared(held.op.action.reward)
         try:
-            with self._grading(held.op, held.op.action, declared) as grading:
+            with (
+                traces.span("grade", reward=held.op.action.reward, texts=len(held.op.action.texts)),
+                self._grading(held.op, held.op.action, declared) as grading,
+            ):
                 results = self._results(grading, declared, held.op.action)
         except GraderFailed as error:
             log.warning("%s", error, extra={"action": "score", "op": held.op.id, "attempt": held.attempt})

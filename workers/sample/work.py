@@ -10,6 +10,7 @@ from openrl.domain.op import Sample, SampleOp
 from openrl.domain.outcome import Sampled
 from openrl.domain.sampling import SampleResult
 from openrl.ledger.port import Held
+from openrl.telemetry import traces
 from workers.sample.port import Sampler
 from workers.sample.request import SampleRequest
 
@@ -32,7 +33,8 @@ class SampleWork:
             future = self._running[op.id] = self._engine.submit(request)
         self._wake()
         try:
-            return Sampled(result=future.result())
+            with traces.span("draw", samples=op.action.num_samples):
+                return Sampled(result=future.result())
         except CancelledError:
             raise (Draining() if self._draining else ClaimLost(op.id)) from None
         finally:

@@ -14,6 +14,7 @@ from openrl.gateway.call import GONE, Call, answered, json_response, services_of
 from openrl.gateway.futures import awaited, disconnected
 from openrl.gateway.limits import read_body
 from openrl.gateway.services import Services
+from openrl.telemetry import logs
 from openrl.wire.base import read_json
 from openrl.wire.future import CancelFuture, RetrieveFuture, answer_of, failure_fields
 
@@ -45,7 +46,8 @@ async def _retrieve(request: Request) -> Response:
     wanted = read_json(RetrieveFuture, await read_body(request, REQUEST_BYTES))
     seconds = services.settings.gateway.poll_seconds
     hung_up = disconnected(request.receive)
-    record = await awaited(services, tenant_of(request), OpId(wanted.request_id), seconds, hung_up)
+    with logs.about(op=wanted.request_id):
+        record = await awaited(services, tenant_of(request), OpId(wanted.request_id), seconds, hung_up)
     if record is None:
         return GONE
     if record.status not in SETTLED:

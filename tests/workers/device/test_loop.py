@@ -318,3 +318,22 @@ def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecut
     assert trainer.passes == [["holder"]]
     with pytest.raises(Draining):
         loop.call(lambda: 1)
+
+
+def test_training_ends_and_hands_back_what_waits_while_sampling_goes_on(
+    loop: DeviceLoop[Batch], trainer: Trainer, sampler: Sampler, pool: ThreadPoolExecutor
+) -> None:
+    hold(loop, trainer, pool)
+    waiting = [pool.submit(loop.forward_backward, Batch("b"), ONE), pool.submit(loop.optim_step, "a", AdamParams())]
+    until(lambda: len(loop._waiting.calls) == 1 and len(loop._waiting.batches) == 1)
+    loop.end_training()
+    for future in waiting:
+        with pytest.raises(Draining):
+            future.result(5)
+    trainer.gate.set()
+    until(lambda: trainer.passes == [["holder"]])
+    with pytest.raises(Draining):
+        loop.forward_backward(Batch("c"), ONE)
+    sampler.left = 3
+    loop.wake()
+    until(lambda: sampler.left == 0)

@@ -5,6 +5,7 @@ The engine here remembers a run as the list of what was done to it, so that two 
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -32,6 +33,7 @@ from openrl.domain.run import AdamParams, LoraSpec
 from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.port import Held
 from workers.train.batch import Batch
+from workers.train.handover import HandOver
 from workers.train.paging import TROUBLE_SECONDS, Paging
 from workers.train.residents import Residents
 from workers.train.snapshots import Snapshots
@@ -124,6 +126,9 @@ class AtOnce:
 
     def call(self, function: Callable[[], Any]) -> Any:
         return function()
+
+    def end_training(self) -> None:
+        """Nothing waits here."""
 
     def forward_backward(self, batch: Batch, tenant: TenantId, since: float) -> BatchResult:
         self.since.append(since)
@@ -437,6 +442,36 @@ def test_a_run_with_an_op_at_work_is_not_handed_over(world: World, first: Worker
     first.ledger.done(held, first.work(held))
     assert first.diary == ["rank 4", "step 1"]
     assert first.snapshots.hand_over(RUN)
+
+
+def test_a_worker_that_goes_away_gives_each_run_up_as_soon_as_no_op_of_it_is_at_work(
+    world: World, first: Worker
+) -> None:
+    first.serve(world.create())
+    held = first.claim(world.step(1))
+    leaving = HandOver(first.residents, first.snapshots)
+    leaving.begin()
+    time.sleep(0.1)
+    assert first.engine.has(RUN)
+    first.ledger.done(held, first.work(held))
+    until = time.monotonic() + 5
+    while first.engine.has(RUN) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not first.engine.has(RUN)
+    leaving.finish()
+    second = Worker(world, "second")
+    second.serve(world.step(2))
+    assert second.diary == ["rank 4", "step 1", "step 2"]
+    assert second.engine.calls == 1, "its snapshot was whole"
+
+
+def test_giving_runs_up_ends_when_the_worker_does(world: World, first: Worker) -> None:
+    first.serve(world.create())
+    first.claim(world.step(1))
+    leaving = HandOver(first.residents, first.snapshots)
+    leaving.begin()
+    leaving.finish()
+    assert first.engine.has(RUN)
 
 
 def test_a_run_that_was_handed_over_and_comes_back_is_recovered(world: World, first: Worker) -> None:
