@@ -30,9 +30,7 @@ def _labels(collector: object) -> str:
 
 
 def _sampled(family: Metric) -> str:
-    return ", ".join(
-        f"`{name}`" for name in sorted({name for sample in family.samples for name in sample.labels if name != "le"})
-    )
+    return ", ".join(f"`{name}`" for name in sorted({name for sample in family.samples for name in sample.labels if name != "le"}))
 
 
 def _name(family: Metric) -> str:

@@ -72,7 +72,7 @@ def test_alerts_can_be_read_and_each_has_a_runbook() -> None:
 def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
     from openrl.gateway.metrics import QueueCollector
 
-    told = {family.name for family in QueueCollector(lambda: []).describe()}
+    told = {family.name for family in QueueCollector(list).describe()}
     asked = set(re.findall(r"openrl_queue[a-z_]+", rendered(preset="gke")))
     assert len(asked) > 3
     assert asked <= told
