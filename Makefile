@@ -8,7 +8,7 @@ VLLM := .venv-vllm
 DEMO := .demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit helm live cookbook vllm lint types imports format clean
+.PHONY: help install demo test unit live cookbook vllm lint types imports format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -40,6 +40,7 @@ types: install ## mypy --strict on our code
 imports: install ## Imports fall one way
 	$(BIN)/lint-imports
 
+.PHONY: helm
 helm: install ## Have the helm that the chart's tests use
 	@$(BIN)/python tests/helm/charting.py
 
