@@ -76,3 +76,23 @@ def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
     asked = set(re.findall(r"openrl_queue[a-z_]+", rendered(preset="gke")))
     assert len(asked) > 3
     assert asked <= told
+
+
+def test_an_autoscaler_selects_by_what_a_rule_records() -> None:
+    """Names of models are no label values of Kubernetes'."""
+    found = documents(rendered("--set", "autoscaling.kind=hpa", preset="single-gpu"))
+    (rule,) = (each for each in found if each["kind"] == "PrometheusRule")
+    recorded = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+    for record in recorded:
+        promql_parser.parse(record["expr"])
+    asked = [
+        metric["external"]["metric"]
+        for each in found
+        if each["kind"] == "HorizontalPodAutoscaler"
+        for metric in each["spec"]["metrics"]
+    ]
+    assert len(asked) == 3, "training and sampling of the device worker, and rewards"
+    for metric in asked:
+        labels = metric["selector"]["matchLabels"]
+        assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", value) for value in labels.values())
+        assert [r for r in recorded if r["record"] == metric["name"] and labels.items() <= r["labels"].items()]
