@@ -45,6 +45,7 @@ ON: Document = {
     "autoscaling": {"kind": "keda"},
     "metrics": {"serviceMonitor": {"enabled": True}, "alerts": {"enabled": True}},
     "tracing": {"endpoint": "http://h:4318"},
+    "depot": {"volume": {"accessMode": "ReadWriteOnce"}},
 }
 #: What is inside of the cluster, with nothing outside; and the reverse.
 INSIDE: Document = {}
@@ -173,6 +174,7 @@ def test_a_mistyped_setting_is_refused() -> None:
     assert "'pack_tokenz' not allowed" in refused("--set", "settings.train.pack_tokenz=1")
     assert "want integer" in refused("--set-string", "settings.train.pack_tokens=many")
     assert "'hots' not allowed" in refused("--set", "ingress.hots=h")
+    assert "env" in refused("--set", "workers.all.env.OPENRL_WORKER__THREADS=1"), "there is one way to say it"
 
 
 # ------------------------------------------------------------------------------------------------ every value is used
@@ -277,6 +279,7 @@ def test_every_switch_changes_something() -> None:
             ["gateway.replicas=2"],
             "name a secret with the URL of a PostgreSQL database there, or set gateway.replicas=1",
         ),
+        (["depot.volume.accessMode=ReadWriteMany"], "or set depot.volume.accessMode=ReadWriteOnce"),
         (["depot.url=s3://b"], "an SQLite catalog lies on the depot's volume"),
         (["broker.existingSecret="], "kubectl create secret generic openrl"),
         (["flower.existingSecret="], "or set flower.enabled=false"),
