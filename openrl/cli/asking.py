@@ -34,13 +34,14 @@ def queues(
 
 def try_out(
     base_model: Annotated[str, typer.Argument(help="One that the service serves.")],
-    url: Annotated[str | None, typer.Option("--url", help="Of the service. [OPENRL_BASE_URL, TINKER_BASE_URL]")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="How long it may take, the start of workers included.")] = 1800,
+    url: Url = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Run a tiny step of reinforcement learning through a service: a run, rollouts, a gradient, an optimizer step."""
     from openrl.cli import trial
 
-    trial.run(url, base_model, seconds)
+    trial.run(given.settings(data_dir=data_dir), url, base_model, seconds)
 
 
 def workers(as_json: Json = False, url: Url = None, data_dir: DataDir = None) -> None:

@@ -12,12 +12,13 @@ from urllib.parse import quote
 import numpy as np
 
 from openrl.cli.errors import NotReached, TrialFailed
-from openrl.client.client import address
+from openrl.cli.reach import where
 from openrl.client.errors import ClientError
 from openrl.client.groups import Group, Rollout
 from openrl.client.request import Reward
 from openrl.client.rollouts import Rollouts
 from openrl.client.transport import Transport
+from openrl.config import Settings
 from openrl.wire import tinker_pb2 as pb
 
 PROMPT: Final = (1, 2, 3, 4)  #: tokens that every vocabulary has
@@ -27,11 +28,12 @@ REWARD: Final = Reward("length", params={"most": "4", "unit": "characters"})
 POLL_SECONDS: Final = 20.0
 
 
-def run(url: str | None, base_model: str, seconds: float) -> None:
-    """Create a run, sample and score rollouts of it, and train it with them, telling each step. Raises NotReached where
-    the service does not answer or refuses, TrialFailed where an operation fails or `seconds` are over."""
+def run(settings: Settings, url: str | None, base_model: str, seconds: float) -> None:
+    """Create a run, sample and score rollouts of it, and train it with them, telling each step. Without an address, that
+    of `openrl serve` on this machine is taken. Raises NotReached where the service does not answer or refuses,
+    NotServing, TrialFailed where an operation fails or `seconds` are over."""
     try:
-        transport = Transport(*address(url, None), patience_seconds=seconds)
+        transport = Transport(*where(settings, url), patience_seconds=seconds)
         try:
             Trial(transport, base_model, time.monotonic() + seconds).run()
         finally:

@@ -6,6 +6,7 @@ import pytest
 from openrl.cli import trial
 from openrl.cli.errors import NotReached, TrialFailed
 from openrl.client.groups import Group, Rollout, Timings
+from openrl.config import Settings
 from openrl.domain.model import ModelCard
 from openrl.gateway.doubles import ToyGateway, toy_gateway
 from openrl.wire import tinker_pb2 as pb
@@ -48,7 +49,7 @@ GROUP = Group(
 
 
 def test_a_service_that_works_is_told_step_by_step(gateway: ToyGateway, capsys: pytest.CaptureFixture[str]) -> None:
-    trial.run(gateway.url, "toy", 30)
+    trial.run(Settings(), gateway.url, "toy", 30)
     told = capsys.readouterr().out.splitlines()
     assert [line.partition(" …")[0] for line in told] == [
         "a run on toy",
@@ -69,16 +70,38 @@ def test_what_is_trained_on_passes_the_checks_of_the_gateway() -> None:
 
 def test_an_unknown_model_is_told(gateway: ToyGateway) -> None:
     with pytest.raises(NotReached, match="nonesuch"):
-        trial.run(gateway.url, "nonesuch", 5)
+        trial.run(Settings(), gateway.url, "nonesuch", 5)
 
 
-def test_a_failed_operation_fails_the_trial(monkeypatch: pytest.MonkeyPatch, gateway: ToyGateway) -> None:
+def test_a_refused_request_fails_the_trial(monkeypatch: pytest.MonkeyPatch, gateway: ToyGateway) -> None:
     broken = [pb.Datum(model_input=[pb.Chunk(encoded_text=pb.EncodedTextChunk(tokens=b"\1\0\0\0"))])]
     monkeypatch.setattr(trial, "datums", lambda group: broken)
-    with pytest.raises((NotReached, TrialFailed), match="data"):
-        trial.run(gateway.url, "toy", 10)
+    with pytest.raises(NotReached, match="data"):
+        trial.run(Settings(), gateway.url, "toy", 10)
+
+
+class Answering:
+    """A transport that answers the same to everything."""
+
+    def __init__(self, **op: object) -> None:
+        self.op = {"op_id": "7", "kind": "optim_step", **op}
+
+    def send(self, *_: object, **__: object) -> dict[str, object]:
+        return self.op
+
+
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        ({"status": "failed", "error": {"message": "no room"}}, "optim_step: no room"),
+        ({"status": "waiting"}, "optim_step is still waiting; `openrl ops show 7` tells more"),
+    ],
+)
+def test_an_operation_that_fails_or_takes_too_long_fails_the_trial(op: dict[str, object], told: str) -> None:
+    with pytest.raises(TrialFailed, match=told):
+        trial.Trial(Answering(**op), "m", until=0.0)._settled({"request_id": "7"})  # type: ignore[arg-type]
 
 
 def test_a_service_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotReached, match="did not answer"):
-        trial.run("http://127.0.0.1:1", "toy", 0.05)
+        trial.run(Settings(), "http://127.0.0.1:1", "toy", 0.05)
