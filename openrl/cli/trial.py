@@ -29,8 +29,8 @@ POLL_SECONDS: Final = 20.0
 
 
 def run(settings: Settings, url: str | None, base_model: str, seconds: float) -> None:
-    """Create a run, sample and score rollouts of it, and train it with them, telling each step. Without an address, that
-    of `openrl serve` on this machine is taken. Raises NotReached where the service does not answer or refuses,
+    """Create a run, sample and score rollouts of it, and train it with them, telling each step. Without an address,
+    that of `openrl serve` on this machine is taken. Raises NotReached where the service does not answer or refuses,
     NotServing, TrialFailed where an operation fails or `seconds` are over."""
     try:
         transport = Transport(*where(settings, url), patience_seconds=seconds)
