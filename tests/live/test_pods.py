@@ -19,7 +19,7 @@ from pods import Node
 
 import openrl
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 KEY = "tml-" + "k" * 32
 USER = "me:secret"
