@@ -1,61 +1,18 @@
-"""Values and settings cannot drift apart: what manifests set is a setting, and what is documented is used."""
+"""Values, their documentation and what becomes of them cannot drift apart."""
 
 import copy
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
-import yaml
-from charting import CHART, PRESETS, ROOT, Document, Workload, environment, refused, rendered, run_helm, workloads
-
-from openrl.config import OTHER_VARIABLES, Settings, load
+from charting import CHART, ROOT, Document, refused, rendered, run_helm
+from everything import INSIDE, ON, OUTSIDE, defaults, get, leaves, merged, put
 
 spec = importlib.util.spec_from_file_location("generate", ROOT / "helm" / "generate.py")
 assert spec is not None and spec.loader is not None
 generate = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(generate)
 
-SECRETS = {
-    "OPENRL_REDIS_URL": "redis://host:6379/0",
-    "OPENRL_CATALOG_URL": "postgresql://host/openrl",
-    "OPENRL_API_KEY": "tml-x",
-    "OPENRL_WORKER_ID": "pod",
-}
-#: One of each, so that every template has something to say.
-MODELS = [
-    {
-        "name": "org/one",
-        "device": {"gpus": 0},
-        "aliases": ["uno"],
-        "pull": True,
-        "settings": {"train": {"full_runs": True}},
-    },
-    {"name": "org/two", "train": {}, "sample": {}},
-]
-ON: Document = {
-    "models": MODELS,
-    "gateway": {"replicas": 1},
-    "broker": {"existingSecret": "s"},
-    "flower": {"existingSecret": "s"},
-    "migrate": {"existingSecret": "s"},
-    "hub": {"existingSecret": "s"},
-    "ingress": {"enabled": True, "host": "h", "tlsSecret": "s"},
-    "autoscaling": {"kind": "keda"},
-    "metrics": {"serviceMonitor": {"enabled": True}, "alerts": {"enabled": True}},
-    "tracing": {"endpoint": "http://h:4318"},
-    "depot": {"volume": {"accessMode": "ReadWriteOnce"}},
-}
-#: What is inside of the cluster, with nothing outside; and the reverse.
-INSIDE: Document = {}
-OUTSIDE: Document = {
-    "gateway": {"replicas": 2},
-    "catalog": {"existingSecret": "s"},
-    "broker": {"external": True},
-    "depot": {"url": "s3://bucket", "existingSecret": "s"},
-    "autoscaling": {"prometheus": "http://prometheus"},
-}
 #: Values that decide what there is at all: those that a base sets stay as they are in it.
 DECIDING = ("models", "gateway.replicas", "autoscaling.kind", "workers.all.gpus")
 
@@ -90,127 +47,7 @@ def leaves_of_schema(node: Document, whole: Document, path: str = "") -> set[str
     }
 
 
-# ------------------------------------------------------------------------------------------------ settings
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_container_starts_with_settings_that_openrl_accepts(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    containers = [(work, each) for work in workloads(rendered(preset=preset)) for each in work.containers]
-    assert containers
-    for work, container in containers:
-        settings = settings_of(container, monkeypatch)
-        assert str(settings.data_dir) == "/data" or work.component in ("flower", "valkey", "test"), work.name
-
-
-@pytest.mark.parametrize("base", [INSIDE, OUTSIDE], ids=["inside", "outside"])
-def test_settings_among_the_values_arrive(base: Document, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {
-        "train": {"pack_tokens": 8_000_000, "memory_gb": 1.5, "full_runs": True},
-        "retention": {"silent_seconds": 100000000},
-    }
-    text = rendered("--set", "networkPolicy.enabled=false", values=merged(merged(ON, base), {"settings": own}))
-    for work in workloads(text):
-        for container in work.pod["containers"]:
-            if "OPENRL_DATA_DIR" in environment(container) and work.component != "migrate":
-                settings = settings_of(container, monkeypatch)
-                assert (settings.train.pack_tokens, settings.train.memory_gb, settings.train.full_runs) == (
-                    8_000_000,
-                    1.5,
-                    True,
-                )
-                assert settings.retention.silent_seconds == 1e8, work.name
-                assert settings.log.format == "json"
-
-
-def settings_of(container: Document, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    found = environment(container)
-    with monkeypatch.context() as patch:
-        for name, value in found.items():
-            if name.startswith("OPENRL_"):
-                patch.setenv(name, SECRETS[name] if value is None else value)
-        return load()
-
-
-def test_the_nearest_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = merged(
-        ON,
-        {
-            "settings": {"worker": {"appetite": 1, "threads": 1}, "train": {"pack_tokens": 1}},
-            "workers": {
-                "all": {"settings": {"worker": {"appetite": 2}}},
-                "train": {"settings": {"worker": {"appetite": 3}}},
-            },
-        },
-    )
-    found = {
-        work.component: settings_of(work.pod["containers"][0], monkeypatch)
-        for work in workloads(rendered(values=values))
-        if work.component in ("gateway", "device", "train")
-    }
-    assert {name: each.worker.appetite for name, each in found.items()} == {"gateway": 1, "device": 2, "train": 3}
-    assert {each.worker.threads for each in found.values()} == {1}
-    assert found["device"].train.full_runs, "of the model"
-    assert not found["train"].train.full_runs
-
-
-def test_what_the_chart_sets_cannot_be_set_twice() -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text())["$defs"]["settings"]
-    told = {
-        name
-        for preset in PRESETS
-        for work in workloads(rendered(preset=preset))
-        for each in work.containers
-        for name in environment(each)
-    }
-    own = {name for name in told if name.startswith("OPENRL_")} - OTHER_VARIABLES - {"OPENRL_LOG__FORMAT"}
-    assert len(own) > 10
-    for variable in own:
-        assert not allows(schema, variable.removeprefix("OPENRL_").lower().split("__")), variable
-
-
-def allows(schema: Mapping[str, Any], path: list[str]) -> bool:
-    return not path or (path[0] in schema.get("properties", {}) and allows(schema["properties"][path[0]], path[1:]))
-
-
-def test_a_mistyped_setting_is_refused() -> None:
-    assert "'pack_tokenz' not allowed" in refused("--set", "settings.train.pack_tokenz=1")
-    assert "want integer" in refused("--set-string", "settings.train.pack_tokens=many")
-    assert "'hots' not allowed" in refused("--set", "ingress.hots=h")
-    assert "env" in refused("--set", "workers.all.env.OPENRL_WORKER__THREADS=1"), "there is one way to say it"
-
-
 # ------------------------------------------------------------------------------------------------ every value is used
-def defaults() -> Document:
-    return dict(yaml.safe_load((CHART / "values.yaml").read_text()))
-
-
-def leaves(tree: Document, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, dict) and value and f"{prefix}{name}" not in ("settings", "reward.seccompProfile"):
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def merged(one: Document, other: Document) -> Document:
-    result = copy.deepcopy(one)
-    for name, value in other.items():
-        both = isinstance(value, dict) and isinstance(result.get(name), dict)
-        result[name] = merged(result[name], value) if both else copy.deepcopy(value)
-    return result
-
-
-def put(tree: Document, path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for parent in parents:
-        tree = tree.setdefault(parent, {})
-    tree[last] = value
-
-
-def get(tree: Document, path: str) -> Any:
-    for name in path.split("."):
-        tree = tree.get(name, {}) if isinstance(tree, dict) else {}
-    return tree
-
-
 def marks(base: Document) -> tuple[Document, dict[str, list[str]]]:
     """Every value that can be anything as something that is nowhere else, and how each shows in the manifests."""
     values, shown = merged(ON, base), {}
@@ -316,38 +153,3 @@ def test_without_any_secret_nothing_is_installed() -> None:
     done = run_helm("template", "openrl", str(CHART))
     assert done.returncode != 0
     assert "existingSecret" in done.stderr
-
-
-def test_a_gpu_worker_never_falls_back_to_the_cpu() -> None:
-    devices = {
-        work.name: environment(work.pod["containers"][0]).get("OPENRL_WORKER__DEVICE") for work in model_workers(ON)
-    }
-    assert devices == {
-        "Deployment/openrl-device-one": "cpu",
-        "Deployment/openrl-train-two": "cuda",
-        "Deployment/openrl-sample-two": "cuda",
-    }
-
-
-def test_gpus_are_processes_of_a_train_worker_and_tensor_parallel_of_a_sample_worker() -> None:
-    found = {
-        work.component: work.pod["containers"][0]
-        for work in model_workers(merged(ON, {"workers": {"all": {"gpus": 2}}}))
-    }
-    assert found["train"]["args"] == ["--processes", "2"]
-    assert environment(found["sample"])["OPENRL_SAMPLE__VLLM__TENSOR_PARALLEL"] == "2"
-    assert "nvidia.com/gpu" not in found["device"]["resources"]["limits"]
-    assert (
-        found["train"]["resources"]["limits"]["nvidia.com/gpu"]
-        == found["sample"]["resources"]["limits"]["nvidia.com/gpu"]
-        == 2
-    )
-
-
-def model_workers(values: Document) -> list[Workload]:
-    return [work for work in workloads(rendered(values=values)) if work.component in ("device", "train", "sample")]
-
-
-def test_requests_wait_for_every_model() -> None:
-    (gateway,) = (work for work in workloads(rendered(values=ON)) if work.component == "gateway")
-    assert environment(gateway.pod["containers"][0])["OPENRL_GATEWAY__AWAITED_MODELS"] == "org/one,org/two"
