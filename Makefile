@@ -40,7 +40,11 @@ types: install ## mypy --strict on our code
 imports: install ## Imports fall one way
 	$(BIN)/lint-imports
 
-unit: install ## Quick tests, no network
+.PHONY: helm
+helm: install ## Have the helm that the chart's tests use
+	@$(BIN)/python tests/helm/charting.py
+
+unit: install helm ## Quick tests, no network
 	$(BIN)/pytest -n auto -m "not live and not gpu and not vllm"
 
 live: install cookbook ## Tests with a real broker and real worker processes

@@ -32,6 +32,18 @@ def queues(
     told.show(found, as_json)
 
 
+def try_out(
+    base_model: Annotated[str, typer.Argument(help="One that the service serves.")],
+    seconds: Annotated[float, typer.Option(min=1, help="How long it may take, the start of workers included.")] = 1800,
+    url: Url = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Run a tiny step of reinforcement learning through a service: a run, rollouts, a gradient, an optimizer step."""
+    from openrl.cli import trial
+
+    trial.run(given.settings(data_dir=data_dir), url, base_model, seconds)
+
+
 def workers(as_json: Json = False, url: Url = None, data_dir: DataDir = None) -> None:
     """Who is at work, and how busy."""
     from openrl.cli import workers as told

@@ -99,6 +99,16 @@ class NotReached(OperatorError):
         return str(self.args[0])
 
 
+class TrialFailed(OperatorError):
+    """A service that was tried out did not do its work. Fact: what happened."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class NotServing(OperatorError):
     def __init__(self, home: str) -> None:
         super().__init__(home)

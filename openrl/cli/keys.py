@@ -6,7 +6,7 @@ from openrl.catalog.repository import Catalog
 from openrl.cli import home
 from openrl.cli.text import columns
 from openrl.config import Settings
-from openrl.domain.errors import KeyRejected
+from openrl.domain.errors import KeyRejected, SettingInvalid
 
 LOCAL_TENANT = "local"
 
@@ -35,6 +35,19 @@ def opened(settings: Settings) -> Catalog:
     catalog = Catalog(settings.catalog_at)
     catalog.migrate()
     return catalog
+
+
+def migrate(settings: Settings, tenant: str | None, key: str | None) -> str:
+    """What was done: the tables are up to date, and the key, where a tenant is named, is that tenant's. Raises
+    SettingInvalid where it is missing, FieldInvalid where it cannot be a key or is another tenant's."""
+    catalog = opened(settings)
+    if tenant is None:
+        return "the catalog is up to date"
+    if not key:
+        raise SettingInvalid("OPENRL_API_KEY", "is not set; --tenant takes the tenant's key from it")
+    known, _ = catalog.create_key(tenant, key=key)
+    state = "was revoked and stays so" if known.revoked_at else "is known"
+    return f"the catalog is up to date; the key {known.prefix}… of {tenant} {state}"
 
 
 def create(settings: Settings, tenant: str, expires_days: int | None) -> str:

@@ -24,6 +24,7 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(models_app, name="models")
 app.add_typer(asking.ops_app, name="ops")
 app.command()(asking.queues)
+app.command("try")(asking.try_out)
 app.command()(asking.workers)
 
 
@@ -170,6 +171,19 @@ def worker(
 
         with telling(f"openrl-{role}", settings):
             run(role, settings)
+
+
+@app.command()
+def migrate(
+    tenant: Annotated[
+        str | None, typer.Option(help="Also know the key in OPENRL_API_KEY as this tenant's, who is made if absent.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Bring the catalog's tables up to date. A gateway does so itself at its start."""
+    from openrl.cli.keys import migrate as run
+
+    typer.echo(run(given.settings(data_dir=data_dir), tenant, os.environ.get("OPENRL_API_KEY")))
 
 
 @app.command()

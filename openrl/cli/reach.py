@@ -17,7 +17,7 @@ def ask(settings: Settings, url: str | None, path: str) -> Any:
     """The JSON at that path of OpenRL's own API. Without an address, that of `openrl serve` on this machine is taken,
     with the local tenant's key. Raises NotReached, NotServing."""
     try:
-        transport = Transport(*_where(settings, url), patience_seconds=PATIENCE_SECONDS)
+        transport = Transport(*where(settings, url), patience_seconds=PATIENCE_SECONDS)
         try:
             return transport.send("GET", f"/openrl/v1/{path}")
         finally:
@@ -26,7 +26,8 @@ def ask(settings: Settings, url: str | None, path: str) -> Any:
         raise NotReached(str(error)) from error
 
 
-def _where(settings: Settings, url: str | None) -> tuple[str, str]:
+def where(settings: Settings, url: str | None) -> tuple[str, str]:
+    """Address and key. Raises NotServing, KeyMissing."""
     if url or os.environ.get("OPENRL_BASE_URL") or os.environ.get("TINKER_BASE_URL"):
         return address(url, None)
     here = str(read_status(settings.home)["url"])

@@ -62,12 +62,21 @@ class Transport:
     def close(self) -> None:
         self._http.close()
 
-    def send(self, method: str, path: str, *, json: object = None, params: Mapping[str, Any] | None = None) -> Any:
-        """The answer's JSON. Raises RequestRefused, or ServiceUnreachable when patience is at an end."""
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        content: bytes | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The answer's JSON; the request's body is `json`, or `content` as it stands. Raises RequestRefused, or
+        ServiceUnreachable when patience is at an end."""
         tries = Tries(self._url, self._patience)
         while True:
             try:
-                response = self._http.request(method, path, json=json, params=params)
+                response = self._http.request(method, path, json=json, content=content, params=params)
             except httpx.TransportError as error:
                 pause = tries.broken(error)
             else:

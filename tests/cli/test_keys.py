@@ -4,7 +4,7 @@ import pytest
 
 from openrl.cli import keys
 from openrl.config import Settings
-from openrl.domain.errors import KeyNotFound, KeyRejected
+from openrl.domain.errors import KeyNotFound, KeyRejected, SettingInvalid
 
 
 @pytest.fixture
@@ -47,3 +47,23 @@ def test_a_given_key_that_was_revoked_is_refused(settings: Settings) -> None:
     keys.revoke(settings, 1)
     with pytest.raises(KeyRejected):
         keys.local_key(settings, "tml-mine")
+
+
+def test_migrating_makes_the_tables_and_the_first_key(settings: Settings) -> None:
+    assert keys.migrate(settings, None, None) == "the catalog is up to date"
+    assert keys.migrate(settings, "admin", "tml-" + "k" * 20).endswith("of admin is known")
+    assert keys.migrate(settings, "admin", "tml-" + "k" * 20).endswith("of admin is known"), "again at every upgrade"
+    keys.opened(settings).tenant_of_key("tml-" + "k" * 20)
+
+
+def test_migrating_leaves_a_revoked_key_revoked(settings: Settings) -> None:
+    keys.migrate(settings, "admin", "tml-" + "k" * 20)
+    keys.revoke(settings, 1)
+    assert keys.migrate(settings, "admin", "tml-" + "k" * 20).endswith("was revoked and stays so")
+    with pytest.raises(KeyRejected):
+        keys.opened(settings).tenant_of_key("tml-" + "k" * 20)
+
+
+def test_migrating_for_a_tenant_needs_its_key(settings: Settings) -> None:
+    with pytest.raises(SettingInvalid, match="OPENRL_API_KEY: is not set"):
+        keys.migrate(settings, "admin", None)

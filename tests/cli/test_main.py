@@ -21,7 +21,7 @@ def test_the_command_imports_nothing_heavy() -> None:
 def test_help_names_the_commands() -> None:
     done = _openrl("--help")
     assert done.returncode == 0
-    for command in ("serve", "gateway", "worker", "doctor", "keys", "models", "status"):
+    for command in ("serve", "gateway", "worker", "doctor", "keys", "models", "status", "migrate", "try"):
         assert command in done.stdout
 
 

@@ -1,0 +1,81 @@
+{{/* What pods and containers share. */}}
+
+{{/* Of every pod. Service links would be variables named OPENRL_…, which are no settings and are refused. With a process
+     namespace for the pod, its containers' processes are not number 1 there: SIGTERM ends one that has no handler yet, and
+     orphans are reaped. */}}
+{{- define "openrl.pod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+shareProcessNamespace: true
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {{ .seccomp | default (dict "type" "RuntimeDefault") | toJson }}
+{{- with .root.Values.images.pullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* Of every container. */}}
+{{- define "openrl.container" -}}
+imagePullPolicy: {{ .Values.images.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Probes of a process of OpenRL on its metrics port; a start may take so many seconds. */}}
+{{- define "openrl.probes" -}}
+startupProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: {{ max 1 (div .startSeconds 5) }}
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 3
+{{- end }}
+
+{{- define "openrl.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* Mounts that every process of OpenRL has; the depot's where it is a volume. */}}
+{{- define "openrl.mounts" -}}
+- {name: data, mountPath: /data}
+- {name: tmp, mountPath: /tmp}
+{{- if not .Values.depot.url }}
+- {name: depot, mountPath: /depot, subPath: depot}
+{{- end }}
+{{- end }}
+
+{{/* Of those that use the catalog, where that is an SQLite file. */}}
+{{- define "openrl.catalogMount" -}}
+{{- if not .Values.catalog.existingSecret }}
+- {name: depot, mountPath: /catalog, subPath: catalog}
+{{- end }}
+{{- end }}
+
+{{/* (dict "root" $ "scratch" "2Gi") */}}
+{{- define "openrl.volumes" -}}
+- {name: data, emptyDir: {sizeLimit: {{ .scratch }}}}
+- {name: tmp, emptyDir: {sizeLimit: 2Gi}}
+{{- if not .root.Values.depot.url }}
+- {name: depot, persistentVolumeClaim: {claimName: {{ .root.Values.depot.volume.existingClaim | default (printf "%s-depot" (include "openrl.name" .root)) }}}}
+{{- end }}
+{{- end }}

@@ -1,0 +1,98 @@
+"""Every preset is a chart that a cluster would take."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import jsonschema
+import kubernetes_validate
+import promql_parser
+import pytest
+from charting import CHART, PRESETS, ROOT, Document, documents, rendered, run_helm
+
+#: Resources of others, whose schemas Kubernetes does not have: the documented fields that the chart uses.
+FOREIGN = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "schemas").glob("*.json")}
+KUBERNETES = "1.37"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_lint_has_nothing_to_say(preset: str) -> None:
+    done = run_helm("lint", "--strict", str(CHART), "--values", str(CHART / f"values-{preset}.yaml"))
+    assert done.returncode == 0, done.stdout
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("preset", "options"),
+    [
+        *((preset, []) for preset in PRESETS),
+        ("single-gpu", ["--set", "autoscaling.kind=keda,autoscaling.prometheus=http://prometheus:9090"]),
+        ("single-gpu", ["--set", "autoscaling.kind=hpa"]),
+    ],
+)
+def test_all_resources_are_as_their_schemas_say(preset: str, options: list[str]) -> None:
+    found = documents(rendered(*options, preset=preset))
+    assert found
+    for each in found:
+        check(each)
+
+
+def check(document: Document) -> None:
+    _check(json.dumps(document))
+
+
+@cache
+def _check(text: str) -> None:
+    """Presets have much in common, and the schemas are large."""
+    document = json.loads(text)
+    if document["kind"] in FOREIGN:
+        jsonschema.validate(document, FOREIGN[document["kind"]])
+    else:
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("kind", sorted(FOREIGN))
+def test_the_schemas_of_others_refuse_what_is_wrong(kind: str) -> None:
+    document = next(each for each in documents(rendered(preset="gke")) if each["kind"] == kind)
+    for broken in (document | {"spec": {}}, document | {"spec": document["spec"] | {"zz": 1}}):
+        with pytest.raises(jsonschema.ValidationError):
+            check(broken)
+
+
+def test_alerts_can_be_read_and_each_has_a_runbook() -> None:
+    (rule,) = (each for each in documents(rendered(preset="gke")) if each["kind"] == "PrometheusRule")
+    for alert in (each for group in rule["spec"]["groups"] for each in group["rules"]):
+        promql_parser.parse(alert["expr"])
+        file, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+        lines = (ROOT / file).read_text().splitlines()
+        assert anchor in [line.strip("# ").lower() for line in lines if line.startswith("#")]
+
+
+def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
+    from openrl.gateway.metrics import QueueCollector
+
+    told = {family.name for family in QueueCollector(list).describe()}
+    asked = set(re.findall(r"openrl_queue[a-z_]+", rendered(preset="gke")))
+    assert len(asked) > 3
+    assert asked <= told
+
+
+def test_an_autoscaler_selects_by_what_a_rule_records() -> None:
+    """Names of models are no label values of Kubernetes'."""
+    found = documents(rendered("--set", "autoscaling.kind=hpa", preset="single-gpu"))
+    (rule,) = (each for each in found if each["kind"] == "PrometheusRule")
+    recorded = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+    for record in recorded:
+        promql_parser.parse(record["expr"])
+    asked = [
+        metric["external"]["metric"]
+        for each in found
+        if each["kind"] == "HorizontalPodAutoscaler"
+        for metric in each["spec"]["metrics"]
+    ]
+    assert len(asked) == 3, "training and sampling of the device worker, and rewards"
+    for metric in asked:
+        labels = metric["selector"]["matchLabels"]
+        assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", value) for value in labels.values())
+        assert [r for r in recorded if r["record"] == metric["name"] and labels.items() <= r["labels"].items()]

@@ -1,0 +1,139 @@
+"""What manifests set are settings, and those among the values arrive."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from charting import CHART, PRESETS, Document, Workload, environment, refused, rendered, workloads
+from everything import INSIDE, ON, OUTSIDE, merged
+
+from openrl.config import OTHER_VARIABLES, Settings, load
+
+SECRETS = {
+    "OPENRL_REDIS_URL": "redis://host:6379/0",
+    "OPENRL_CATALOG_URL": "postgresql://host/openrl",
+    "OPENRL_API_KEY": "tml-x",
+    "OPENRL_WORKER_ID": "pod",
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_container_starts_with_settings_that_openrl_accepts(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = [(work, each) for work in workloads(rendered(preset=preset)) for each in work.containers]
+    assert containers
+    for work, container in containers:
+        settings = settings_of(container, monkeypatch)
+        assert str(settings.data_dir) == "/data" or work.component in ("flower", "valkey", "test"), work.name
+
+
+@pytest.mark.parametrize("base", [INSIDE, OUTSIDE], ids=["inside", "outside"])
+def test_settings_among_the_values_arrive(base: Document, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {
+        "train": {"pack_tokens": 8_000_000, "memory_gb": 1.5, "full_runs": True},
+        "retention": {"silent_seconds": 100000000},
+    }
+    text = rendered("--set", "networkPolicy.enabled=false", values=merged(merged(ON, base), {"settings": own}))
+    for work in workloads(text):
+        for container in work.pod["containers"]:
+            if "OPENRL_DATA_DIR" in environment(container) and work.component != "migrate":
+                settings = settings_of(container, monkeypatch)
+                assert (settings.train.pack_tokens, settings.train.memory_gb, settings.train.full_runs) == (
+                    8_000_000,
+                    1.5,
+                    True,
+                )
+                assert settings.retention.silent_seconds == 1e8, work.name
+                assert settings.log.format == "json"
+
+
+def settings_of(container: Document, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    found = environment(container)
+    with monkeypatch.context() as patch:
+        for name, value in found.items():
+            if name.startswith("OPENRL_"):
+                patch.setenv(name, SECRETS[name] if value is None else value)
+        return load()
+
+
+def test_the_nearest_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = merged(
+        ON,
+        {
+            "settings": {"worker": {"appetite": 1, "threads": 1}, "train": {"pack_tokens": 1}},
+            "workers": {
+                "all": {"settings": {"worker": {"appetite": 2}}},
+                "train": {"settings": {"worker": {"appetite": 3}}},
+            },
+        },
+    )
+    found = {
+        work.component: settings_of(work.pod["containers"][0], monkeypatch)
+        for work in workloads(rendered(values=values))
+        if work.component in ("gateway", "device", "train")
+    }
+    assert {name: each.worker.appetite for name, each in found.items()} == {"gateway": 1, "device": 2, "train": 3}
+    assert {each.worker.threads for each in found.values()} == {1}
+    assert found["device"].train.full_runs, "of the model"
+    assert not found["train"].train.full_runs
+
+
+def test_what_the_chart_sets_cannot_be_set_twice() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())["$defs"]["settings"]
+    told = {
+        name
+        for preset in PRESETS
+        for work in workloads(rendered(preset=preset))
+        for each in work.containers
+        for name in environment(each)
+    }
+    own = {name for name in told if name.startswith("OPENRL_")} - OTHER_VARIABLES - {"OPENRL_LOG__FORMAT"}
+    assert len(own) > 10
+    for variable in own:
+        assert not allows(schema, variable.removeprefix("OPENRL_").lower().split("__")), variable
+
+
+def allows(schema: Mapping[str, Any], path: list[str]) -> bool:
+    return not path or (path[0] in schema.get("properties", {}) and allows(schema["properties"][path[0]], path[1:]))
+
+
+def test_a_mistyped_setting_is_refused() -> None:
+    assert "'pack_tokenz' not allowed" in refused("--set", "settings.train.pack_tokenz=1")
+    assert "want integer" in refused("--set-string", "settings.train.pack_tokens=many")
+    assert "'hots' not allowed" in refused("--set", "ingress.hots=h")
+    assert "env" in refused("--set", "workers.all.env.OPENRL_WORKER__THREADS=1"), "there is one way to say it"
+
+
+def test_a_gpu_worker_never_falls_back_to_the_cpu() -> None:
+    devices = {
+        work.name: environment(work.pod["containers"][0]).get("OPENRL_WORKER__DEVICE") for work in model_workers(ON)
+    }
+    assert devices == {
+        "Deployment/openrl-device-one": "cpu",
+        "Deployment/openrl-train-two": "cuda",
+        "Deployment/openrl-sample-two": "cuda",
+    }
+
+
+def test_gpus_are_processes_of_a_train_worker_and_tensor_parallel_of_a_sample_worker() -> None:
+    found = {
+        work.component: work.pod["containers"][0]
+        for work in model_workers(merged(ON, {"workers": {"all": {"gpus": 2}}}))
+    }
+    assert found["train"]["args"] == ["--processes", "2"]
+    assert environment(found["sample"])["OPENRL_SAMPLE__VLLM__TENSOR_PARALLEL"] == "2"
+    assert "nvidia.com/gpu" not in found["device"]["resources"]["limits"]
+    assert (
+        found["train"]["resources"]["limits"]["nvidia.com/gpu"]
+        == found["sample"]["resources"]["limits"]["nvidia.com/gpu"]
+        == 2
+    )
+
+
+def model_workers(values: Document) -> list[Workload]:
+    return [work for work in workloads(rendered(values=values)) if work.component in ("device", "train", "sample")]
+
+
+def test_requests_wait_for_every_model() -> None:
+    (gateway,) = (work for work in workloads(rendered(values=ON)) if work.component == "gateway")
+    assert environment(gateway.pod["containers"][0])["OPENRL_GATEWAY__AWAITED_MODELS"] == "org/one,org/two"
