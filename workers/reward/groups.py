@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, OpNotFound
+from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, GraderFailed, OpNotFound
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Record, Result, Scores
-from openrl.domain.reward_errors import GraderFailed
 from openrl.domain.rollout import Dropped, Grade, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.ledger.port import Held
 from openrl.rewards import RewardResult

@@ -16,11 +16,10 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
-from openrl.domain.errors import ClaimLost, Draining
+from openrl.domain.errors import ClaimLost, Draining, GraderFailed, GraderGaveUp
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Result
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp
 from openrl.domain.webhook import SIGNATURE, TIMESTAMP, Target, require_allowed, signature
 from openrl.ledger.port import Held
 from openrl.rewards import RewardResult

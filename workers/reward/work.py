@@ -7,11 +7,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from openrl.domain.errors import ClaimLost, Draining, FieldInvalid, RewardUnknown
+from openrl.domain.errors import (
+    ClaimLost,
+    Draining,
+    FieldInvalid,
+    GraderFailed,
+    GraderGaveUp,
+    RewardBroken,
+    RewardUnknown,
+    RewardWithheld,
+)
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Scores
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken, RewardWithheld
 from openrl.ledger.port import Held
 from openrl.rewards import Declared, RewardResult
 from workers.reward.grading import Grading, Overrun

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from openrl.domain.errors import EngineBusy, WeightsNotArrived
-from openrl.domain.full_run_errors import CopyWontFit
+from openrl.domain.errors import CopyWontFit, EngineBusy, WeightsNotArrived
 from openrl.domain.ids import DepotKey
 from openrl.domain.policy import holds_model
 from openrl.domain.sampling import SampleResult

@@ -1,6 +1,6 @@
 """Errors of scoring."""
 
-from openrl.domain.errors import CallerError, OperatorError, PassingError
+from openrl.domain.errors.branches import CallerError, OperatorError, PassingError
 
 
 class GraderFailed(PassingError):
