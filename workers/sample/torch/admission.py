@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Room:
+class Vacancy:
     """What of the cache is promised to rows that are in the batch or whose prompts are on their way."""
 
     rows: int  #: promised

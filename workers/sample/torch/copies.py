@@ -86,7 +86,7 @@ class Copies:
         future.cancel()
 
     def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
-        """Hand over an adapter that was just saved, see Policies.put. A whole model is read from the depot when it is
+        """Hand over an adapter that was just saved, see Adapters.put. A whole model is read from the depot when it is
         asked for: kept here it would take memory for nothing."""
         self.engine.put(key, shape, flat)
 
