@@ -27,6 +27,19 @@ class GraderGaveUp(CallerError):
         return f"{where}: the grader {why}; given up after {attempts} attempts, no score was made up"
 
 
+class GraderOverdue(CallerError):
+    """The group's time was over before the function came to a text. Facts: the function's name, and the seconds."""
+
+    servers_fault = True
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(name, seconds)
+
+    def __str__(self) -> str:
+        name, seconds = self.args
+        return f"{name}: the group's {seconds:g} s were over before its turn"
+
+
 class RewardFailed(CallerError):
     """A bug of the reward function. Facts: its name, the field it was at, and its error."""
 
