@@ -137,12 +137,11 @@ class Groups:
 
 def _added(grade: Grade, reward: RewardPart, scores: Scores) -> Grade:
     """The grade with what one function says of its text."""
-    parts = {reward.name: scores.values[0]} | {
-        f"{reward.name}.{name}": value for name, value in _first(scores.parts).items()
-    }
+    told = {f"{reward.name}.{name}": value for name, value in _first(scores.parts).items()}
     info = {f"{reward.name}.{name}": word for name, word in _first(scores.info).items()}
     total = grade.reward + reward.weight * scores.values[0]
-    return replace(grade, reward=total, parts=grade.parts | parts, info=grade.info | info)
+    parts = grade.parts | {reward.name: scores.values[0]} | told
+    return replace(grade, reward=total, parts=parts, info=grade.info | info)
 
 
 def _first(told: Sequence[dict[str, Told]]) -> dict[str, Told]:

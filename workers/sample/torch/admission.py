@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Vacancy:
-    """What the cache has left, beside what is promised to rows in the batch and to those whose prompts are on their way."""
+    """What the cache has left, beside what is promised to rows in the batch or with their prompts on their way."""
 
     rows: int  #: promised
     length: int  #: tokens the longest of them may come to hold
