@@ -134,9 +134,7 @@ def figures(turns: Mapping[str, Turn], served: Mapping[str, Sequence[Served]]) -
     for name in turns:
         if name not in WAITS:
             found[f"{name}_tokens_per_s"] = statistics.median(each.rate for each in served[name])
-            found[f"{name}_tokens_per_cpu_s"] = statistics.median(
-                each.tokens / each.cpu_seconds for each in served[name]
-            )
+            found[f"{name}_tokens_per_cpu_s"] = statistics.median(each.cpu_rate for each in served[name])
     if "probed" in turns:
         busy = waited(turns["probed"], served["probed"])
         found["ttft_p50_ms"], found["ttft_p95_ms"] = map(float, np.percentile(busy, (50, 95)))

@@ -41,7 +41,7 @@ class OpenRL:
     def __init__(self, options: argparse.Namespace) -> None:
         base = load_base(options.model, device=torch.device("cpu"), dtype=getattr(torch, options.dtype))
         base.pack(free_memory_bytes() // 4)
-        self.engine = SampleEngine(base, decode=str, fetch=lambda key: {}, policies=max(1, options.policies))
+        self.engine = SampleEngine(base, decode=str, fetch=lambda key: {}, adapters=max(1, options.policies))
         self.vocab = base.vocab_size
         names = [target.name for target in base.layout.targets if target.group is not Group.UNEMBED]
         shape = LoraShape(base.layout, options.rank, names)

@@ -20,9 +20,9 @@ from openrl.models.catalogue import resolve
 from workers.card import card_of
 from workers.device.loop import DeviceLoop
 from workers.rotation import Rotation
+from workers.sample.judging import sample_work
 from workers.sample.request import QUANTUM, SampleRequest
 from workers.sample.results import sequence
-from workers.sample.rollouts import RollOuts, renderer_of
 from workers.sample.work import SampleWork
 from workers.start import run
 from workers.station import Station
@@ -118,7 +118,7 @@ def equip_with(step_seconds: float) -> Any:
         engine = SimulatedEngine(step_seconds, settings.sample.max_rows)
         loop: DeviceLoop[Any] = DeviceLoop(None, engine)
         here.use = loop.use
-        here.works["sample"] = RollOuts(SampleWork(engine, loop.wake), renderer_of(source))
+        here.works["sample"] = sample_work(SampleWork(engine, loop.wake), source, here.ledger.read)
         loop.start()
         closing.callback(engine.close)
         closing.callback(loop.stop)

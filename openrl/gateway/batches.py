@@ -26,7 +26,8 @@ from openrl.ledger.batches import Batch
 from openrl.telemetry import traces
 from openrl.wire.groups import dropped_by_reason, group_fields, reward_fields
 from openrl.wire.judge import NAME as JUDGE
-from openrl.wire.judge import Judge, judge_of, named, to_questions
+from openrl.wire.judge import Judge, judge_of, named
+from openrl.wire.questions import to_questions
 from openrl.wire.rollouts import RolloutRequest, to_rewards, to_rollouts
 
 log = logging.getLogger(__name__)

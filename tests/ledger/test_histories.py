@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+from twins import answer, server_time
 
-from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled, OpenRLError, TooManyWaiting, TurnPassed
+from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled, TooManyWaiting, TurnPassed
 from openrl.domain.ids import OpId, RunId, TenantId
 from openrl.domain.op import SETTLED, Bell, OptimStep, Status, TrainOp
 from openrl.domain.outcome import StepResult, failure_of
@@ -52,29 +53,17 @@ class Twins:
                 lambda bell: self.rung[1].append(bell.op),
                 holder="h",
                 limits=LIMITS,
-                clock_offset=lambda: self.now - self.server_time(client),
+                clock_offset=lambda: self.now - server_time(client),
             ),
         )
 
-    @staticmethod
-    def server_time(client) -> float:
-        seconds, micros = client.time()
-        return seconds + micros / 1e6
-
     def ask(self, verb: str, *args, **kwargs):
-        answers = [self._answer(ledger, verb, args, kwargs) for ledger in self.ledgers]
+        answers = [answer(ledger, verb, args, kwargs) for ledger in self.ledgers]
         assert answers[0] == answers[1], verb
         assert Counter(self.rung[0]) == Counter(self.rung[1]), verb
         if isinstance(answers[0], tuple) and isinstance(answers[0][0], type):
             raise answers[0][0](*answers[0][1])
         return answers[0]
-
-    @staticmethod
-    def _answer(ledger, verb, args, kwargs):
-        try:
-            return getattr(ledger, verb)(*args, **kwargs)
-        except OpenRLError as error:
-            return type(error), error.args
 
 
 class Histories(RuleBasedStateMachine):

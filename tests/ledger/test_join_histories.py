@@ -8,8 +8,9 @@ from collections import Counter
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule, run_state_machine_as_test
+from twins import answer, server_time
 
-from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled, OpenRLError
+from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled
 from openrl.domain.ids import OpId, TenantId
 from openrl.domain.op import SETTLED, Bell, RewardOp, ScoreTexts
 from openrl.domain.outcome import StepResult, failure_of
@@ -42,7 +43,7 @@ class Joins(RuleBasedStateMachine):
 
         def redis_ledger(holder):
             def offset():
-                return self.now - self.server_time(client)
+                return self.now - server_time(client)
 
             return RedisLedger(client, {}, self.ear(1), holder=holder, limits=LIMITS, clock_offset=offset)
 
@@ -55,14 +56,9 @@ class Joins(RuleBasedStateMachine):
     def ear(self, number: int):
         return lambda bell: self.heard[number].append(bell.op)
 
-    @staticmethod
-    def server_time(client) -> float:
-        seconds, micros = client.time()
-        return seconds + micros / 1e6
-
     # ---------------------------------------------------------------------------------------- asking both
     def ask(self, who: str, verb: str, *args, **kwargs):
-        answers = [self.answer(ledger, verb, args, kwargs) for ledger in self.ledgers[who]]
+        answers = [answer(ledger, verb, args, kwargs) for ledger in self.ledgers[who]]
         assert answers[0] == answers[1], verb
         heard, others = (list(ears) for ears in self.heard)
         assert Counter(heard) == Counter(others), verb
@@ -73,13 +69,6 @@ class Joins(RuleBasedStateMachine):
         if isinstance(answers[0], tuple) and isinstance(answers[0][0], type):
             raise answers[0][0](*answers[0][1])
         return answers[0]
-
-    @staticmethod
-    def answer(ledger, verb, args, kwargs):
-        try:
-            return getattr(ledger, verb)(*args, **kwargs)
-        except OpenRLError as error:
-            return type(error), error.args
 
     def look(self, heard: list[OpId]) -> None:
         """What has settled since, and whether what was rung may run."""

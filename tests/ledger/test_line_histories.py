@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+from twins import answer, server_time
 
-from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled, OpenRLError
+from openrl.domain.errors import ClaimLost, EngineBusy, OpCancelled
 from openrl.domain.ids import OpId, SamplerId, TenantId
 from openrl.domain.op import SETTLED, Bell, Sample, SampleOp
 from openrl.domain.outcome import StepResult, failure_of
@@ -71,7 +72,7 @@ class Lines(RuleBasedStateMachine):
                 self.ear(1),
                 holder=holder,
                 limits=LIMITS,
-                clock_offset=lambda: self.now - self.server_time(client),
+                clock_offset=lambda: self.now - server_time(client),
             )
 
         self.ledgers = {name: (memory.seen_by(name), redis_ledger(name)) for name in ("gateway", "w", "v")}
@@ -87,14 +88,9 @@ class Lines(RuleBasedStateMachine):
     def ear(self, number: int):
         return lambda bell: self.heard[number].append(bell.op)
 
-    @staticmethod
-    def server_time(client) -> float:
-        seconds, micros = client.time()
-        return seconds + micros / 1e6
-
     # ---------------------------------------------------------------------------------------- asking both
     def ask(self, who: str, verb: str, *args, sweeps: bool = False, settles: OpId | None = None, **kwargs):
-        answers = [self.answer(ledger, verb, args, kwargs) for ledger in self.ledgers[who]]
+        answers = [answer(ledger, verb, args, kwargs) for ledger in self.ledgers[who]]
         assert answers[0] == answers[1], verb
         heard, others = (list(ears) for ears in self.heard)
         assert Counter(heard) == Counter(others), verb
@@ -111,13 +107,6 @@ class Lines(RuleBasedStateMachine):
         if isinstance(answers[0], tuple) and isinstance(answers[0][0], type):
             raise answers[0][0](*answers[0][1])
         return answers[0]
-
-    @staticmethod
-    def answer(ledger, verb, args, kwargs):
-        try:
-            return getattr(ledger, verb)(*args, **kwargs)
-        except OpenRLError as error:
-            return type(error), error.args
 
     def slots(self) -> int:
         return sum(slots for slots, until in self.brought.values() if until > self.now) or UNSERVED_SLOTS

@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test fo
 import tinker
 from living import COOKBOOK_NAME, Server
 
+import openrl
+
 _ended: list[int] = []  #: how the session ended
 
 
@@ -49,6 +51,12 @@ def collected() -> Iterator[None]:
 @pytest.fixture
 def service(server: Server) -> tinker.ServiceClient:
     return tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[openrl.Client]:
+    with openrl.Client(base_url=server.url, api_key=server.api_key) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

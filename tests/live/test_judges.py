@@ -1,7 +1,6 @@
 """A judge through a whole server: sampled, asked, scored; whoever dies, each rollout comes once."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +14,6 @@ PROMPTS, SAMPLES = 16, 4
 KILLED = {2: "device worker", 6: "reward worker", 9: "gateway"}  #: once so many groups have come
 #: A random model says noise, which can be read where it has a letter of the alphabet's first half, or else its second.
 PATTERN, LABELS = r"(?s)^.*?([a-z])", {chr(code): float(code < ord("n")) for code in range(ord("a"), ord("z") + 1)}
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[openrl.Client]:
-    with openrl.Client(base_url=server.url, api_key=server.api_key) as client:
-        yield client
 
 
 def judge(**params: Any) -> openrl.Reward:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
 import psutil
@@ -21,12 +20,6 @@ CITIES = {
 }
 READY_SECONDS = 0.3  #: a grader that is killed sooner may not have begun, on a busy machine not even three in a row
 RUNAWAY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[openrl.Client]:
-    with openrl.Client(base_url=server.url, api_key=server.api_key) as client:
-        yield client
 
 
 def family(server: Server) -> set[psutil.Process]:

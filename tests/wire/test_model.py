@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from openrl.domain.errors import FieldInvalid
-from openrl.domain.full_run_errors import FullRunsOff
+from openrl.domain.errors import FieldInvalid, FullRunsOff
 from openrl.testing import TOY_CARD
 from openrl.wire.base import read_json
 from openrl.wire.model import CreateModel, to_lora

@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from openrl.config import Settings
-from openrl.domain.errors import SettingInvalid
-from openrl.domain.full_run_errors import FullRunWontFit
+from openrl.domain.errors import FullRunWontFit, SettingInvalid
 from openrl.machine import free_memory_bytes
 from workers.device.loop import DeviceLoop
 from workers.model.allocation import available_bytes

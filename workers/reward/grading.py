@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from openrl.domain.errors import FieldInvalid
+from openrl.domain.errors import AnswerUnreadable, FieldInvalid, GraderFailed, RewardFailed
 from openrl.domain.op import ScoreTexts
-from openrl.domain.reward_errors import AnswerUnreadable, GraderFailed, RewardFailed
 from openrl.rewards import Declared, RewardResult
 from workers.reward.execution import MOST_BYTES, Ending
 from workers.reward.patience import MOST_TIMES, Over, Patience

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, OpNotFound
+from openrl.domain.errors import CallerError, ClaimLost, Draining, FieldInvalid, GraderFailed, GraderOverdue, OpNotFound
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Record, Result, Scores
-from openrl.domain.reward_errors import GraderFailed
 from openrl.domain.rollout import Dropped, Grade, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.ledger.port import Held
 from openrl.rewards import RewardResult
@@ -23,7 +22,7 @@ from workers.reward.readings import Reading, readings
 from workers.work import Work
 
 Told = TypeVar("Told")
-Said = Reading | Scores | Exception
+Found = Reading | Scores | Exception
 AtOnce = Callable[[Held, ScoreTexts], Sequence[RewardResult | GraderFailed]]
 
 log = logging.getLogger(__name__)
@@ -59,8 +58,8 @@ class Groups:
             return _none(op.action, sampled)
         columns = self._columns(held, op.action, sampled.result.texts)
         outcomes = [
-            self._outcome(held, op.action, sample, said, began + self._group_seconds)
-            for sample, said in enumerate(zip(*columns, strict=True))
+            self._outcome(held, op.action, sample, found, began + self._group_seconds)
+            for sample, found in enumerate(zip(*columns, strict=True))
         ]
         return Graded(
             grades=tuple(outcome for outcome in outcomes if isinstance(outcome, Grade)),
@@ -74,11 +73,11 @@ class Groups:
     def drain(self) -> None:
         self._work.drain()
 
-    def _columns(self, held: Held, action: ScoreGroup, texts: tuple[str, ...]) -> list[Sequence[Said]]:
+    def _columns(self, held: Held, action: ScoreGroup, texts: tuple[str, ...]) -> list[Sequence[Found]]:
         """For each reward function, what there is to be scored of each rollout, or what came of it already."""
         return [
-            self._together(held, action, reward, texts) if reward.name in self._at_once else said
-            for reward, said in zip(action.rewards, readings(action.rewards, texts, self._read), strict=True)
+            self._together(held, action, reward, texts) if reward.name in self._at_once else read
+            for reward, read in zip(action.rewards, readings(action.rewards, texts, self._read), strict=True)
         ]
 
     def _together(
@@ -95,16 +94,16 @@ class Groups:
         return [scores_of([each]) if isinstance(each, RewardResult) else each for each in outcomes]
 
     def _outcome(
-        self, held: Held, action: ScoreGroup, sample: int, said: Sequence[Said], until: float
+        self, held: Held, action: ScoreGroup, sample: int, found: Sequence[Found], until: float
     ) -> Grade | Dropped:
-        """`said` has something of each reward function."""
+        """`found` has something of each reward function."""
         grade = Grade(sample=sample, reward=0.0)
-        for number, (reward, each) in enumerate(zip(action.rewards, said, strict=True)):
+        for number, (reward, each) in enumerate(zip(action.rewards, found, strict=True)):
             if isinstance(each, Dropped):
                 return each
             if time.monotonic() > until:
-                why = f"{reward.name}: the group's {self._group_seconds:g} s were over before its turn"
-                return Dropped(sample=sample, error="GraderOverdue", reason=why)
+                overdue = GraderOverdue(reward.name, self._group_seconds)
+                return Dropped(sample=sample, error=type(overdue).__name__, reason=str(overdue))
             try:
                 scores = self._scores(held, reward, each, action.context)
             except (ClaimLost, Draining):
@@ -115,13 +114,13 @@ class Groups:
         return grade
 
     def _scores(
-        self, held: Held, reward: RewardPart, text: str | Scores | Exception, context: dict[str, str]
+        self, held: Held, reward: RewardPart, found: str | Scores | Exception, context: dict[str, str]
     ) -> Scores:
-        if isinstance(text, Scores):
-            return text
-        if isinstance(text, Exception):
-            raise text
-        action = ScoreTexts(reward=reward.name, texts=(text,), contexts=(context,), params=reward.params)
+        if isinstance(found, Scores):
+            return found
+        if isinstance(found, Exception):
+            raise found
+        action = ScoreTexts(reward=reward.name, texts=(found,), contexts=(context,), params=reward.params)
         for tries_left in reversed(range(TRIES)):
             try:
                 scores = self._work(replace(held, op=replace(held.op, action=action)))  # type: ignore[arg-type]
@@ -138,11 +137,11 @@ class Groups:
 
 def _added(grade: Grade, reward: RewardPart, scores: Scores) -> Grade:
     """The grade with what one function says of its text."""
-    told: Sequence[dict[str, float]] = getattr(scores, "parts", ())
-    parts = {reward.name: scores.values[0]} | {f"{reward.name}.{name}": value for name, value in _first(told).items()}
+    told = {f"{reward.name}.{name}": value for name, value in _first(scores.parts).items()}
     info = {f"{reward.name}.{name}": word for name, word in _first(scores.info).items()}
     total = grade.reward + reward.weight * scores.values[0]
-    return replace(grade, reward=total, parts=grade.parts | parts, info=grade.info | info)
+    parts = grade.parts | {reward.name: scores.values[0]} | told
+    return replace(grade, reward=total, parts=parts, info=grade.info | info)
 
 
 def _first(told: Sequence[dict[str, Told]]) -> dict[str, Told]:

@@ -16,14 +16,14 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
-from openrl.domain.errors import ClaimLost, Draining
+from openrl.domain.errors import ClaimLost, Draining, GraderFailed
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Result
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp
 from openrl.domain.webhook import SIGNATURE, TIMESTAMP, Target, require_allowed, signature
 from openrl.ledger.port import Held
 from openrl.rewards import RewardResult
+from workers.reward import attempts
 from workers.reward.plain import WORDS, legible, plain, scores_of
 from workers.reward.posting import CalledOff, Poster, PostFailed
 from workers.work import Work
@@ -77,9 +77,7 @@ class Webhooks:
         outcomes = self.outcomes(held, op.action)
         for outcome in outcomes:
             if isinstance(outcome, GraderFailed):
-                if held.attempt >= self._rules.max_attempts:
-                    raise GraderGaveUp(outcome.where, outcome.why, held.attempt)
-                raise outcome
+                raise attempts.failure(outcome, held.attempt, self._rules.max_attempts)
         return scores_of([outcome for outcome in outcomes if isinstance(outcome, RewardResult)])
 
     def abort(self, op_id: OpId) -> None:

@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from openrl.domain.errors import ClaimLost, Draining, FieldInvalid, RewardUnknown
+from openrl.domain.errors import (
+    ClaimLost,
+    Draining,
+    FieldInvalid,
+    GraderFailed,
+    RewardBroken,
+    RewardUnknown,
+    RewardWithheld,
+)
 from openrl.domain.ids import OpId
 from openrl.domain.op import RewardOp, ScoreTexts
 from openrl.domain.outcome import Scores
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken, RewardWithheld
 from openrl.ledger.port import Held
 from openrl.rewards import Declared, RewardResult
 from openrl.telemetry import traces
+from workers.reward import attempts
 from workers.reward.grading import Grading, Overrun
 from workers.reward.memo import Memo, key_of
 from workers.reward.plain import scores_of
@@ -44,9 +52,7 @@ class RewardWork:
                 results = self._results(held.op, held.op.action, declared)
         except GraderFailed as error:
             log.warning("%s", error, extra={"action": "score", "op": held.op.id, "attempt": held.attempt})
-            if held.attempt >= self._max_attempts:
-                raise GraderGaveUp(error.where, error.why, held.attempt) from None
-            raise
+            raise attempts.failure(error, held.attempt, self._max_attempts) from None
         return scores_of(results)
 
     def abort(self, op_id: OpId) -> None:

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound
-from openrl.domain.full_run_errors import FullRunsOff
+from openrl.domain.errors import CallerError, FullRunsOff, GradientNotFinite, RunNotFound
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from workers.model.adapter_files import to_files

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from openrl.domain.errors import DatumTooLarge, MemoryRanOut
 from openrl.domain.losses import TARGETS
-from openrl.domain.memory_errors import DatumTooLarge, MemoryRanOut
 from workers.model import allocation, attention
 from workers.model.base import BaseModel
 from workers.model.layout import Group, LoraShape, WholeShape

@@ -5,7 +5,7 @@ from threading import Lock
 
 import torch
 
-from openrl.domain.full_run_errors import FullRunTaken, FullRunWontFit
+from openrl.domain.errors import FullRunTaken, FullRunWontFit
 from workers.model.base import BaseModel
 from workers.model.model_files import parameters
 from workers.train.full import FullRun

@@ -4,8 +4,7 @@ device's thread; reading gigabytes of files into it keeps nobody waiting."""
 from collections.abc import Mapping
 from typing import Any
 
-from openrl.domain.errors import EngineBusy
-from openrl.domain.full_run_errors import FullRunWontFit
+from openrl.domain.errors import EngineBusy, FullRunWontFit
 from openrl.domain.ids import RunId
 from workers.device.loop import DeviceLoop
 from workers.train.seat import Seat

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from openrl.domain.errors import Draining
-from openrl.domain.full_run_errors import FullRunTaken
+from openrl.domain.errors import Draining, FullRunTaken
 from openrl.domain.ids import RunId
 from openrl.ledger.port import ACTIVE_SECONDS
 from workers.train.residents import Residents

@@ -10,10 +10,18 @@ import time
 from collections.abc import Callable, Mapping
 
 from openrl.depot.port import Depot
-from openrl.domain.errors import CallerError, CheckpointMissing, ClaimLost, Draining, EngineBusy, RunLost
-from openrl.domain.full_run_errors import FullRunsOff
+from openrl.domain.errors import (
+    CallerError,
+    CheckpointMissing,
+    ClaimLost,
+    DatumTooLarge,
+    Draining,
+    EngineBusy,
+    FullRunsOff,
+    MemoryRanOut,
+    RunLost,
+)
 from openrl.domain.ids import DepotKey, OpId, RunId
-from openrl.domain.memory_errors import DatumTooLarge, MemoryRanOut
 from openrl.domain.op import (
     CreateRun,
     ForwardBackward,

@@ -16,6 +16,12 @@ from openrl.domain.errors.branches import (
     OperatorError,
     PassingError,
 )
+from openrl.domain.errors.full_run import (
+    CopyWontFit,
+    FullRunsOff,
+    FullRunTaken,
+    FullRunWontFit,
+)
 from openrl.domain.errors.installation import (
     BaseModelMissing,
     BytesLost,
@@ -24,6 +30,10 @@ from openrl.domain.errors.installation import (
     DepotUnreachable,
     ModelUnsupported,
     SettingInvalid,
+)
+from openrl.domain.errors.memory import (
+    DatumTooLarge,
+    MemoryRanOut,
 )
 from openrl.domain.errors.missing import (
     BatchNotFound,
@@ -56,6 +66,16 @@ from openrl.domain.errors.request import (
     ModelUnknown,
     RewardUnknown,
 )
+from openrl.domain.errors.reward import (
+    AnswerUnreadable,
+    GraderFailed,
+    GraderGaveUp,
+    GraderOverdue,
+    RewardBroken,
+    RewardFailed,
+    RewardWithheld,
+    SandboxFailed,
+)
 from openrl.domain.errors.weights import (
     AdapterUnsupported,
     CheckpointExists,
@@ -73,6 +93,7 @@ from openrl.domain.errors.worker import (
 
 __all__ = [
     "AdapterUnsupported",
+    "AnswerUnreadable",
     "BaseModelMissing",
     "BatchNotFound",
     "BodyInvalid",
@@ -83,11 +104,19 @@ __all__ = [
     "CheckpointExists",
     "CheckpointMissing",
     "ClaimLost",
+    "CopyWontFit",
+    "DatumTooLarge",
     "DepotDamaged",
     "DepotUnreachable",
     "Draining",
     "EngineBusy",
     "FieldInvalid",
+    "FullRunTaken",
+    "FullRunWontFit",
+    "FullRunsOff",
+    "GraderFailed",
+    "GraderGaveUp",
+    "GraderOverdue",
     "GradientNotFinite",
     "KeyNotFound",
     "KeyRejected",
@@ -95,6 +124,7 @@ __all__ = [
     "LedgerUnreachable",
     "MemberFailed",
     "MemberUnknown",
+    "MemoryRanOut",
     "ModelUnknown",
     "ModelUnsupported",
     "NoRoomForBatch",
@@ -105,10 +135,14 @@ __all__ = [
     "OpenRLError",
     "OperatorError",
     "PassingError",
+    "RewardBroken",
+    "RewardFailed",
     "RewardUnknown",
+    "RewardWithheld",
     "RunLost",
     "RunNotFound",
     "SamplerNotFound",
+    "SandboxFailed",
     "SessionNotFound",
     "SettingInvalid",
     "TooManyWaiting",

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from openrl.domain.checkpoint import CheckpointPath
-from openrl.domain.errors import FieldInvalid
-from openrl.domain.full_run_errors import FullRunsOff
+from openrl.domain.errors import FieldInvalid, FullRunsOff
 from openrl.domain.ids import RunId, SessionId
 from openrl.domain.op import CreateRun, LoadWeights, TrainAction
 from openrl.domain.run import LoraSpec, Run

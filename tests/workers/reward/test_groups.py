@@ -4,12 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from openrl.domain.errors import ClaimLost, Draining, EngineBusy, FieldInvalid, OpNotFound, RewardUnknown
+from openrl.domain.errors import (
+    AnswerUnreadable,
+    ClaimLost,
+    Draining,
+    EngineBusy,
+    FieldInvalid,
+    GraderFailed,
+    OpNotFound,
+    RewardUnknown,
+)
 from openrl.domain.ids import BatchId, OpId, TenantId
 from openrl.domain.judge import Answers, Judged
 from openrl.domain.op import RewardOp, ScoreTexts, Status
 from openrl.domain.outcome import Category, Failure, Record, Result, Scores
-from openrl.domain.reward_errors import AnswerUnreadable, GraderFailed
 from openrl.domain.rollout import Dropped, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.port import Held

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openrl.domain.reward_errors import GraderFailed
+from openrl.domain.errors import GraderFailed
 from workers.reward import grading, patience
 from workers.reward.execution import Ending
 from workers.reward.patience import MOST_TIMES, Over, Patience

@@ -11,10 +11,9 @@ import pytest
 from endpoint import Endpoint, endpoint, lengths, posting
 from scoring import held
 
-from openrl.domain.errors import ClaimLost, Draining, FieldInvalid
+from openrl.domain.errors import ClaimLost, Draining, FieldInvalid, GraderFailed, GraderGaveUp
 from openrl.domain.ids import OpId
 from openrl.domain.outcome import Result, Scores
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp
 from openrl.domain.webhook import signature
 from openrl.ledger.port import Held
 from workers.reward.webhooks import Rules, Webhooks

@@ -7,9 +7,18 @@ import psutil
 import pytest
 from conftest import held  # type: ignore[import-not-found]
 
-from openrl.domain.errors import ClaimLost, Draining, FieldInvalid, PassingError, RewardUnknown
+from openrl.domain.errors import (
+    ClaimLost,
+    Draining,
+    FieldInvalid,
+    GraderFailed,
+    GraderGaveUp,
+    PassingError,
+    RewardBroken,
+    RewardFailed,
+    RewardUnknown,
+)
 from openrl.domain.ids import OpId
-from openrl.domain.reward_errors import GraderFailed, GraderGaveUp, RewardBroken, RewardFailed
 from workers.reward import work as reward_work
 from workers.reward.sandbox.nursery import Nursery
 from workers.reward.work import RewardWork

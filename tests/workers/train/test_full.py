@@ -11,9 +11,18 @@ from safetensors.torch import load, save
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import CallerError, GradientNotFinite, RunNotFound, UpdateNotFinite, WeightsUnsupported
-from openrl.domain.full_run_errors import FullRunsOff, FullRunTaken, FullRunWontFit
-from openrl.domain.memory_errors import DatumTooLarge, MemoryRanOut
+from openrl.domain.errors import (
+    CallerError,
+    DatumTooLarge,
+    FullRunsOff,
+    FullRunTaken,
+    FullRunWontFit,
+    GradientNotFinite,
+    MemoryRanOut,
+    RunNotFound,
+    UpdateNotFinite,
+    WeightsUnsupported,
+)
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import DType

@@ -8,8 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from openrl.domain.datum import Loss
-from openrl.domain.errors import CallerError
-from openrl.domain.memory_errors import DatumTooLarge, MemoryRanOut
+from openrl.domain.errors import CallerError, DatumTooLarge, MemoryRanOut
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import LoraSpec
 from workers.model.base import BaseModel

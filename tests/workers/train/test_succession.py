@@ -11,8 +11,7 @@ from transformers import PreTrainedModel
 
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import Draining, EngineBusy
-from openrl.domain.full_run_errors import FullRunTaken, FullRunWontFit
+from openrl.domain.errors import Draining, EngineBusy, FullRunTaken, FullRunWontFit
 from openrl.domain.ids import OpId, RunId, TenantId
 from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
 from openrl.domain.outcome import BatchResult, Result

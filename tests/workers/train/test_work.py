@@ -18,15 +18,16 @@ from openrl.domain.datum import Loss
 from openrl.domain.errors import (
     CallerError,
     ClaimLost,
+    DatumTooLarge,
     Draining,
     EngineBusy,
     FieldInvalid,
     GradientNotFinite,
     LedgerUnreachable,
+    MemoryRanOut,
     RunLost,
 )
 from openrl.domain.ids import DepotKey, OpId, RunId, TenantId
-from openrl.domain.memory_errors import DatumTooLarge, MemoryRanOut
 from openrl.domain.op import Bell, CreateRun, ForwardBackward, OptimStep, TrainAction, TrainOp
 from openrl.domain.outcome import BatchResult, failure_of
 from openrl.domain.run import AdamParams, LoraSpec

@@ -3,7 +3,7 @@ import math
 import re
 from string import punctuation, whitespace
 
-from openrl.domain.reward_errors import AnswerUnreadable
+from openrl.domain.errors import AnswerUnreadable
 from openrl.rewards import FieldInvalid, RewardResult, Words, reward
 from workers.reward.functions.fields import as_json, number
 

@@ -4,8 +4,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from openrl.domain.errors import FieldInvalid
-from openrl.domain.reward_errors import AnswerUnreadable
+from openrl.domain.errors import AnswerUnreadable, FieldInvalid
 from openrl.rewards import RewardFunction, RewardResult
 from workers.reward import execution
 from workers.reward.catalogue import Catalogue

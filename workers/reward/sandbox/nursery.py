@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from openrl.domain.errors import SettingInvalid
-from openrl.domain.reward_errors import GraderFailed, SandboxFailed
+from openrl.domain.errors import GraderFailed, SandboxFailed, SettingInvalid
 from workers.reward.catalogue import Listing
 from workers.reward.sandbox import frames
 from workers.reward.sandbox.levels import Level

@@ -1,4 +1,4 @@
-"""The policies that can be sampled now: adapters in device memory, by depot key.
+"""The adapters that can be sampled now, in device memory, by the depot key of their policy version.
 
 Loads in the background through an injected `fetch`, drops the least recently used one that nobody holds, and lays the
 adapters that a batch uses side by side for the model. Knows no requests and no files.
@@ -35,7 +35,7 @@ class _Policy:
     holders: int = 0  #: requests that need it
 
 
-class Policies:
+class Adapters:
     """At most `limit` adapters in device memory."""
 
     def __init__(self, base: BaseModel, *, fetch: Fetch, limit: int = 64) -> None:

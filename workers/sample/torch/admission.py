@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Room:
-    """What of the cache is promised to rows that are in the batch or whose prompts are on their way."""
+class Vacancy:
+    """What the cache has left, beside what is promised to rows in the batch or with their prompts on their way."""
 
     rows: int  #: promised
     length: int  #: tokens the longest of them may come to hold

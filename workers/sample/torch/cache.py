@@ -85,7 +85,7 @@ class Decode:
     cells: Tensor  #: int64 [n * heads]
 
 
-class SlotCache:
+class RowCache:
     """Keys and values of up to `max_rows` samples, at most `cache_tokens` cells (rows x length) in all."""
 
     is_compileable = False

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from openrl.domain.errors import EngineBusy, WeightsNotArrived
-from openrl.domain.full_run_errors import CopyWontFit
+from openrl.domain.errors import CopyWontFit, EngineBusy, WeightsNotArrived
 from openrl.domain.ids import DepotKey
 from openrl.domain.policy import holds_model
 from openrl.domain.sampling import SampleResult
@@ -87,7 +86,7 @@ class Copies:
         future.cancel()
 
     def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
-        """Hand over an adapter that was just saved, see Policies.put. A whole model is read from the depot when it is
+        """Hand over an adapter that was just saved, see Adapters.put. A whole model is read from the depot when it is
         asked for: kept here it would take memory for nothing."""
         self.engine.put(key, shape, flat)
 

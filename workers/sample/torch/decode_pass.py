@@ -13,7 +13,7 @@ from torch import Tensor
 from workers.model.attention_rows import Band, banded, each_alone, whole_blocks
 from workers.model.base import BaseModel
 from workers.model.lora import Mix
-from workers.sample.torch.adapters import Policies
+from workers.sample.torch.adapters import Adapters
 from workers.sample.torch.logits import Draw, Drawn
 from workers.sample.torch.masks import MaskPlan
 from workers.sample.torch.table import Table
@@ -38,8 +38,8 @@ class _Batch:
 class DecodePass:
     """`with_cache` are the arguments that make the model use the table's cache."""
 
-    def __init__(self, base: BaseModel, policies: Policies, table: Table, with_cache: Mapping[str, object]) -> None:
-        self._base, self._policies, self._table, self._with_cache = base, policies, table, with_cache
+    def __init__(self, base: BaseModel, adapters: Adapters, table: Table, with_cache: Mapping[str, object]) -> None:
+        self._base, self._adapters, self._table, self._with_cache = base, adapters, table, with_cache
         self._masks = MaskPlan(base.module.config.get_text_config(), base.dtype)
         self._worth = WORTH[base.device.type == "cpu"]
         self._batch: _Batch | None = None
@@ -89,6 +89,6 @@ class DecodePass:
             lengths=[row.position + 1 for row in rows],
             bands=bands,
             draw=Draw([row.choice for row in rows], device),
-            mix=self._policies.steady_mix(policies) if steady else self._policies.decode_mix(policies),
+            mix=self._adapters.steady_mix(policies) if steady else self._adapters.decode_mix(policies),
             steady=steady,
         )

@@ -29,17 +29,17 @@ class Decoding:
         """Samples get their first tokens; those with a place in the table may end with them."""
         self._pass.forget()
         ended = [rows[index] for index in self._take(rows, drawn)]
-        self._remove([row.strand.slot for row in ended if row.stays])
+        self._remove([row.strand.place for row in ended if row.stays])
 
     def drop_over(self) -> None:
         """Take out the rows that nobody waits for any more."""
-        self._remove([slot for slot, row in enumerate(self._table.rows) if row.job.over])
+        self._remove([place for place, row in enumerate(self._table.rows) if row.job.over])
 
     def _take(self, rows: Sequence[Row], drawn: Drawn) -> list[int]:
         self.tokens_drawn += len(rows)
         return take(rows, drawn)
 
-    def _remove(self, slots: list[int]) -> None:
-        if slots:
-            self._table.remove(slots)
+    def _remove(self, places: list[int]) -> None:
+        if places:
+            self._table.remove(places)
             self._pass.forget()

@@ -19,8 +19,8 @@ from workers.model.layout import LoraShape
 from workers.sample.fetching import Fetch
 from workers.sample.request import SampleRequest, check, check_cache
 from workers.sample.stopping import Decode
-from workers.sample.torch.adapters import Policies
-from workers.sample.torch.cache import Geometry, SlotCache, affordable_tokens, cache_argument
+from workers.sample.torch.adapters import Adapters
+from workers.sample.torch.cache import Geometry, RowCache, affordable_tokens, cache_argument
 from workers.sample.torch.decode_pass import DecodePass
 from workers.sample.torch.decoding import Decoding
 from workers.sample.torch.gate import Gate
@@ -43,7 +43,7 @@ class SampleEngine:
 
     At most `max_rows` samples and `cache_tokens` tokens (rows times the longest; 0 sizes it from free memory) are in
     the batch; `prefill_tokens` bounds the prompt tokens computed between two decode steps (0 chooses by device), and is
-    more while nothing is decoded. `policies` are kept at most.
+    more while nothing is decoded. `adapters` are kept at most.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class SampleEngine:
         max_rows: int = 128,
         cache_tokens: int = 0,
         prefill_tokens: int = 0,
-        policies: int = 64,
+        adapters: int = 64,
     ) -> None:
         self.base = base
-        self.policies = Policies(base, fetch=fetch, limit=policies)
+        self.adapters = Adapters(base, fetch=fetch, limit=adapters)
         self._decode_text = decode
         self._prefill_tokens = prefill_tokens or (CPU_PREFILL_TOKENS if base.device.type == "cpu" else PREFILL_TOKENS)
         geometry = Geometry.of(base.module.config.get_text_config(), base.dtype, base.device)
         cells = cache_tokens or affordable_tokens(
             geometry, max_rows * base.context_length, available_bytes(base.device)
         )
-        cache = SlotCache(geometry, max_rows=max_rows, cache_tokens=cells)
+        cache = RowCache(geometry, max_rows=max_rows, cache_tokens=cells)
         with_cache = {"use_cache": True, cache_argument(base.module.get_decoder()): cache}
         self._table = Table(cache)
-        self._waiting = Waiting(self.policies)
-        self._decoding = Decoding(self._table, DecodePass(base, self.policies, self._table, with_cache))
-        prompt_pass = PromptPass(base, self.policies, cache, with_cache)
+        self._waiting = Waiting(self.adapters)
+        self._decoding = Decoding(self._table, DecodePass(base, self.adapters, self._table, with_cache))
+        prompt_pass = PromptPass(base, self.adapters, cache, with_cache)
         self._starting = Starting(base, self._table, prompt_pass, self._decoding)
         self._gate = Gate(self._waiting, self._starting, self._table)
 
@@ -93,8 +93,8 @@ class SampleEngine:
         future.cancel()
 
     def put(self, key: DepotKey, shape: LoraShape, flat: Tensor) -> None:
-        """Hand over a policy's weights in memory, see Policies.put."""
-        self.policies.put(key, shape, flat)
+        """Hand over a policy's weights in memory, see Adapters.put."""
+        self.adapters.put(key, shape, flat)
 
     @property
     def idle(self) -> bool:
@@ -140,7 +140,7 @@ class SampleEngine:
         if self._table:
             self._decoding.step()
         elif self._waiting and not self._starting:
-            self.policies.wait_for_any(LOAD_WAIT_SECONDS)
+            self.adapters.wait_for_any(LOAD_WAIT_SECONDS)
         self._let_go()
         return not self.idle
 
@@ -156,11 +156,11 @@ class SampleEngine:
         for job in [*(job for start in self._starting for job in start.jobs), *(row.job for row in self._table.rows)]:
             job.fail(error)
         self._let_go()
-        self.policies.close()
+        self.adapters.close()
 
     def _let_go(self) -> None:
         """Whom nobody waits for any more leaves, and so do the prefixes of policies that were dropped."""
         if self._waiting.drain():
             self._starting.drop_over()
             self._decoding.drop_over()
-        self._table.forget(lambda policy: policy is not None and policy not in self.policies)
+        self._table.forget(lambda policy: policy is not None and policy not in self.adapters)

@@ -6,7 +6,7 @@ the prompt. That is what the device's time goes to, however many rows it is spre
 
 from collections import Counter
 
-from workers.sample.torch.admission import Room
+from workers.sample.torch.admission import Vacancy
 from workers.sample.torch.rows import Job
 from workers.sample.torch.starting import Starting
 from workers.sample.torch.starts import PART
@@ -29,34 +29,34 @@ class Gate:
         rotation.new_round()
         if rotation.first() is None:
             return
-        room, pending = self._room(), self._pending()
+        vacancy, pending = self._vacancy(), self._pending()
         passed: list[Job] = []
         while (job := rotation.first()) is not None:
             if pending[job.request.tenant] >= prefill_tokens and self._starting.of(job) is None:
                 rotation.pass_over()
-            elif self._let_in(job, room, pending, prefill_tokens):
+            elif self._let_in(job, vacancy, pending, prefill_tokens):
                 for each in passed:
                     each.passed += 1
                 passed.clear()
-            elif job.passed >= PATIENCE or room.rows >= room.max_rows:
+            elif job.passed >= PATIENCE or vacancy.rows >= vacancy.max_rows:
                 return
             else:
                 passed.append(job)
                 rotation.pass_over_owner()
 
-    def _let_in(self, job: Job, room: Room, pending: Counter[str], prefill_tokens: int) -> bool:
+    def _let_in(self, job: Job, vacancy: Vacancy, pending: Counter[str], prefill_tokens: int) -> bool:
         """Admit one sample, or the scoring of a prompt, if there is room."""
         request, first = job.request, not job.admitted
-        kept = room.fits(request.cells or len(request.prompt))
+        kept = vacancy.fits(request.cells or len(request.prompt))
         if not kept and not self._needs_no_row(job, prefill_tokens):
             return False
-        count = 1 if request.cells else min(job.unadmitted, room.max_rows)
+        count = 1 if request.cells else min(job.unadmitted, vacancy.max_rows)
         known = self._starting.of(job)
         start = self._starting.add(job, count, kept=kept)
         if start is not known:
             pending[request.tenant] += start.left
         if kept and (request.cells or start is not known):
-            room.take(request.cells or len(request.prompt))
+            vacancy.take(request.cells or len(request.prompt))
         job.admitted, job.passed = job.admitted + count, 0
         gone = not job.unadmitted
         if gone:
@@ -69,11 +69,11 @@ class Gate:
         most = PART if job.request.seeded else max(PART, prefill_tokens)
         return not job.request.cells and len(job.request.prompt) <= most
 
-    def _room(self) -> Room:
+    def _vacancy(self) -> Vacancy:
         cells = [row.job.request.cells for row in self._table.rows] + [start.cells for start in self._starting]
         rows = len(self._table) + sum(start.rows for start in self._starting)
         cache = self._table.cache
-        return Room(rows, max(cells, default=0), cache.max_rows, cache.cache_tokens)
+        return Vacancy(rows, max(cells, default=0), cache.max_rows, cache.cache_tokens)
 
     def _pending(self) -> Counter[str]:
         """Prompt tokens on their way, by tenant."""

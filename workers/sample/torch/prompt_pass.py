@@ -10,8 +10,8 @@ from torch import Tensor
 
 from openrl.domain.ids import DepotKey
 from workers.model.base import BaseModel
-from workers.sample.torch.adapters import Policies
-from workers.sample.torch.cache import SlotCache, Span
+from workers.sample.torch.adapters import Adapters
+from workers.sample.torch.cache import RowCache, Span
 from workers.sample.torch.masks import MaskPlan
 from workers.sample.torch.strands import Strand
 
@@ -19,8 +19,8 @@ from workers.sample.torch.strands import Strand
 class PromptPass:
     """`with_cache` are the arguments that make the model use the cache."""
 
-    def __init__(self, base: BaseModel, policies: Policies, cache: SlotCache, with_cache: Mapping[str, object]) -> None:
-        self._base, self._policies, self._cache, self._with_cache = base, policies, cache, with_cache
+    def __init__(self, base: BaseModel, adapters: Adapters, cache: RowCache, with_cache: Mapping[str, object]) -> None:
+        self._base, self._adapters, self._cache, self._with_cache = base, adapters, cache, with_cache
         self._masks = MaskPlan(base.module.config.get_text_config(), base.dtype)
 
     def __call__(self, strands: Sequence[Strand], spans: Sequence[Span]) -> Tensor:
@@ -29,12 +29,12 @@ class PromptPass:
         tokens = torch.zeros((len(spans), width), dtype=torch.int64)  # pads on the right, where nothing looks
         for index, (strand, span) in enumerate(zip(strands, spans, strict=True)):
             tokens[index, : len(span)] = torch.from_numpy(strand.prompt[span.start : span.end])
-        with self._base.mixed(self._policies.mix([strand.policy for strand in strands])):
+        with self._base.mixed(self._adapters.mix([strand.policy for strand in strands])):
             return self._base.hidden(tokens.to(self._base.device), **self._arguments(spans, width))
 
     def head(self, hidden: Tensor, policies: Sequence[DepotKey | None]) -> Tensor:
         """Logits of hidden states, one policy for each row of [n, ..., width]."""
-        with self._base.mixed(self._policies.mix(policies)):
+        with self._base.mixed(self._adapters.mix(policies)):
             return self._base.head(hidden)
 
     def _arguments(self, spans: Sequence[Span], width: int) -> Mapping[str, object]:

@@ -98,7 +98,7 @@ class Starting:
 
     def _awaits(self, start: Start) -> bool:
         leader = start.leader
-        return leader is not None and leader.slot >= 0 and leader.length < start.common
+        return leader is not None and leader.place >= 0 and leader.length < start.common
 
     def _begin(self, start: Start) -> None:
         strand, start.leader, start.common = start.strand, None, 0
@@ -156,7 +156,7 @@ class Starting:
         for start, tokens in zip(starts, given, strict=True):
             filled, part = start.strand.filled, start.part(tokens, due=start is starts[0])
             if part:
-                spans[start] = Span(start.strand.slot if start.kept else None, filled, filled + part)
+                spans[start] = Span(start.strand.place if start.kept else None, filled, filled + part)
         return spans
 
     def _guarded(self, starts: list[Start], spans: dict[Start, Span]) -> None:

@@ -24,7 +24,7 @@ class Strand:
     filled: int = 0  #: tokens of the prompt that have them
     drawn: list[int] = field(default_factory=list)  #: after the prompt; the last one has none yet
     last: Tensor | None = None  #: hidden state [width] of the prompt's last token
-    slot: int = -1  #: row in the cache; -1: none
+    place: int = -1  #: row in the cache; -1: none
 
     @property
     def length(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from openrl.domain.ids import DepotKey
 from workers.sample.torch.bands import arranged
-from workers.sample.torch.cache import SlotCache, bucket
+from workers.sample.torch.cache import RowCache, bucket
 from workers.sample.torch.rows import Row
 from workers.sample.torch.strands import LEAST, Strand, Tokens, nearest
 
@@ -21,10 +21,10 @@ RESTING_SHARE = 4
 class Table:
     """Row i of the batch is row i of the cache."""
 
-    def __init__(self, cache: SlotCache) -> None:
+    def __init__(self, cache: RowCache) -> None:
         self.cache = cache
         self.rows: list[Row] = []
-        self._strands: list[Strand | None] = []  #: by slot
+        self._strands: list[Strand | None] = []  #: by place
         self._starting: dict[Strand, int] = {}  #: with the rows that their samples will take
         self._resting: dict[Strand, None] = {}  #: the one that goes first in front
 
@@ -47,12 +47,12 @@ class Table:
         will take `rows` rows."""
         first, length = len(self) + sum(self._starting.values()), len(strand.prompt)
         self._grow(first + rows, length, self._roomier(length))
-        if source is not None and source.slot < 0:  # had to go
+        if source is not None and source.place < 0:  # had to go
             source, common = None, 0
-        slot = self._claim(first, source, common)
-        if source is not None and source.slot >= 0:
-            self.cache.copy(source.slot, [slot], common)
-        self._put(strand, slot)
+        place = self._claim(first, source, common)
+        if source is not None and source.place >= 0:
+            self.cache.copy(source.place, [place], common)
+        self._put(strand, place)
         strand.filled, self._starting[strand] = common, rows
 
     def promise(self, strand: Strand, rows: int) -> None:
@@ -67,26 +67,26 @@ class Table:
         del self._starting[strand]
         self._bring(strand, first)
         targets = range(first + 1, first + len(rows))
-        for slot in targets:
-            self._vacate(slot, range(first, first + len(rows)))
-            self._put(replace(strand, drawn=[]), slot)
+        for place in targets:
+            self._vacate(place, range(first, first + len(rows)))
+            self._put(replace(strand, drawn=[]), place)
         self.cache.copy(first, targets, length)
-        for slot, row in enumerate(rows, first):
-            row.strand = self._at(slot)
+        for place, row in enumerate(rows, first):
+            row.strand = self._at(place)
             row.strand.drawn = row.tokens
         self.rows += rows
 
     def abandon(self, strand: Strand) -> None:
         """A prompt is not wanted any more, or could not be computed: what it has may not be finite."""
         self._starting.pop(strand, None)
-        if strand.slot >= 0:
-            self.cache.wipe(strand.slot)
+        if strand.place >= 0:
+            self.cache.wipe(strand.place)
         self._release(strand)
 
     def rest(self, strand: Strand) -> None:
         """Keep a strand that has a place for those who begin alike, as long as nobody needs it."""
         self._starting.pop(strand, None)
-        if strand.slot < 0 or strand.length < LEAST:
+        if strand.place < 0 or strand.length < LEAST:
             self._release(strand)
         else:
             self._resting[strand] = None
@@ -108,16 +108,16 @@ class Table:
                 self._put(strand, target)
         return bands
 
-    def remove(self, slots: Collection[int]) -> list[Row]:
+    def remove(self, places: Collection[int]) -> list[Row]:
         """Take rows out; the last of those that stay move into their places, all at once. The strands stay, at rest,
         but of spoilt ones nothing stays."""
-        gone, left = set(slots), len(self) - len(slots)
-        holes = sorted(slot for slot in gone if slot < left)
-        movers = [slot for slot in range(left, len(self)) if slot not in gone]
-        removed = [self.rows[slot] for slot in gone]
+        gone, left = set(places), len(self) - len(places)
+        holes = sorted(place for place in gone if place < left)
+        movers = [place for place in range(left, len(self)) if place not in gone]
+        removed = [self.rows[place] for place in gone]
         for row in removed:
             if row.spoilt:
-                self.cache.wipe(row.strand.slot)
+                self.cache.wipe(row.strand.place)
         self._swap(holes, movers)
         for hole, mover in zip(holes, movers, strict=True):
             self.rows[hole] = self.rows[mover]
@@ -132,27 +132,27 @@ class Table:
             self._release(strand)
 
     # ----------------------------------------------------------------------------------------------- places
-    def _at(self, slot: int) -> Strand:
-        strand = self._strands[slot]
+    def _at(self, place: int) -> Strand:
+        strand = self._strands[place]
         assert strand is not None, "somebody is there"
         return strand
 
-    def _put(self, strand: Strand, slot: int) -> None:
-        self._strands[slot], strand.slot = strand, slot
+    def _put(self, strand: Strand, place: int) -> None:
+        self._strands[place], strand.place = strand, place
 
     def _release(self, strand: Strand) -> None:
         self._resting.pop(strand, None)
-        if strand.slot >= 0:
-            self._strands[strand.slot] = None
-        strand.slot = -1
+        if strand.place >= 0:
+            self._strands[strand.place] = None
+        strand.place = -1
 
     def _free(self, apart_from: Collection[int] = ()) -> list[int]:
         return [
-            slot for slot in range(len(self), self.cache.rows) if not self._strands[slot] and slot not in apart_from
+            place for place in range(len(self), self.cache.rows) if not self._strands[place] and place not in apart_from
         ]
 
     def _claim(self, first: int, source: Strand | None, common: int) -> int:
-        """An empty slot, `first` where that can be; where all are taken, the place of a strand at rest: of the source
+        """An empty place, `first` where that can be; where all are taken, the place of a strand at rest: of the source
         if the prompt goes on with most of it, which then need not be copied."""
         free = self._free()
         if free:
@@ -162,39 +162,39 @@ class Table:
         victims = [strand for strand in self._resting if strand is not source]
         goes_on = source in self._resting and source is not None and 2 * common >= source.length
         victim = source if source is not None and (goes_on or not victims) else victims[0]
-        slot = victim.slot
+        place = victim.place
         self._release(victim)
-        return slot
+        return place
 
-    def _vacate(self, slot: int, targets: range) -> None:
-        """Whoever is in a slot goes elsewhere, but to none of the targets; where all is taken, in the place of what
+    def _vacate(self, place: int, targets: range) -> None:
+        """Whoever is in a place goes elsewhere, but to none of the targets; where all is taken, in the place of what
         rests there for longest."""
-        strand = self._strands[slot]
+        strand = self._strands[place]
         if strand is None:
             return
         free = self._free(targets)
         if free:
             self._move(strand, free[-1])
             return
-        victim = next(each for each in self._resting if each is strand or each.slot not in targets)
-        place = victim.slot
+        victim = next(each for each in self._resting if each is strand or each.place not in targets)
+        freed = victim.place
         self._release(victim)
         if victim is not strand:
-            self._move(strand, place)
+            self._move(strand, freed)
 
-    def _move(self, strand: Strand, slot: int) -> None:
-        self.cache.copy(strand.slot, [slot], strand.length)
-        self._strands[strand.slot] = None
-        self._put(strand, slot)
+    def _move(self, strand: Strand, place: int) -> None:
+        self.cache.copy(strand.place, [place], strand.length)
+        self._strands[strand.place] = None
+        self._put(strand, place)
 
-    def _bring(self, strand: Strand, slot: int) -> None:
-        """Move a strand to a slot; who is there takes its place."""
-        if strand.slot == slot:
+    def _bring(self, strand: Strand, place: int) -> None:
+        """Move a strand to a place; who is there takes its place."""
+        if strand.place == place:
             return
-        if self._strands[slot] is None:
-            self._move(strand, slot)
+        if self._strands[place] is None:
+            self._move(strand, place)
         else:
-            self._swap([strand.slot], [slot])
+            self._swap([strand.place], [place])
 
     def _swap(self, some: Sequence[int], others: Sequence[int]) -> None:
         if not some:
@@ -229,9 +229,9 @@ class Table:
         stay = [strand for strand in reversed(self._resting) if strand.length <= longest][: rows - needed]
         for strand in [strand for strand in self._resting if strand not in set(stay)]:
             self._release(strand)
-        used.sort(key=lambda strand: strand.slot)
-        places = [*enumerate(used), *((rows - 1 - index, strand) for index, strand in enumerate(stay))]
-        self.cache.rebuild({slot: strand.slot for slot, strand in places}, rows, longest)
+        used.sort(key=lambda strand: strand.place)
+        placed = [*enumerate(used), *((rows - 1 - index, strand) for index, strand in enumerate(stay))]
+        self.cache.rebuild({place: strand.place for place, strand in placed}, rows, longest)
         self._strands = [None] * rows
-        for slot, strand in places:
-            self._put(strand, slot)
+        for place, strand in placed:
+            self._put(strand, place)

@@ -5,16 +5,16 @@ from collections import deque
 from openrl.domain.ids import DepotKey
 from workers.rotation import Rotation
 from workers.sample.request import QUANTUM
-from workers.sample.torch.adapters import Policies
+from workers.sample.torch.adapters import Adapters
 from workers.sample.torch.rows import Job
 
 
 class Waiting:
     """`submit` may be called by any thread, the rest by the one that computes."""
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, adapters: Adapters) -> None:
         self.rotation: Rotation[Job] = Rotation(QUANTUM, over=lambda job: job.over)
-        self._policies = policies
+        self._adapters = adapters
         self._inbox: deque[Job] = deque()
         self._over: deque[Job] = deque()
         self._waiting: dict[Job, None] = {}
@@ -47,7 +47,7 @@ class Waiting:
             self._waiting.pop(job, None)
             if job.holds_policy and job.request.policy is not None:
                 job.holds_policy = False
-                self._policies.release(job.request.policy)
+                self._adapters.release(job.request.policy)
         return found
 
     def admitted(self, job: Job) -> None:
@@ -67,7 +67,7 @@ class Waiting:
             self.rotation.add(job, tenant=request.tenant, owner=request.sampler)
         elif key in self._absent:
             self._absent[key].append(job)
-        elif key in self._policies and self._hold(key, [job]):
+        elif key in self._adapters and self._hold(key, [job]):
             self._coming.setdefault(key, []).append(job)
         else:
             self._absent[key] = [job]
@@ -86,7 +86,7 @@ class Waiting:
 
     def _hold(self, key: DepotKey, jobs: list[Job]) -> bool:
         for job in jobs:
-            job.holds_policy = self._policies.hold(key)
+            job.holds_policy = self._adapters.hold(key)
         return jobs[0].holds_policy
 
     def _welcome(self) -> None:
@@ -94,7 +94,7 @@ class Waiting:
         for key, jobs in list(self._coming.items()):
             left = [job for job in jobs if not job.over]
             try:
-                if left and not self._policies.ready(key):
+                if left and not self._adapters.ready(key):
                     continue
             except Exception as error:
                 for job in left:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from openrl.domain.reward_errors import AnswerUnreadable
+from openrl.domain.errors import AnswerUnreadable
 from openrl.rewards import RewardResult
 from workers.reward.functions import judge
 

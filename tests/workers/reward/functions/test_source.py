@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from scoring import held, nursery_of
 
-from openrl.domain.errors import FieldInvalid
-from openrl.domain.reward_errors import GraderFailed, RewardFailed, RewardWithheld
+from openrl.domain.errors import FieldInvalid, GraderFailed, RewardFailed, RewardWithheld
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.nursery import Nursery
 from workers.reward.work import RewardWork

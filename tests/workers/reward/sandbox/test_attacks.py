@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from openrl.domain.reward_errors import GraderFailed
+from openrl.domain.errors import GraderFailed
 from workers.reward.execution import Ending
 from workers.reward.grading import _run_in
 from workers.reward.sandbox.levels import Level

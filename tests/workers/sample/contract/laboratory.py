@@ -218,7 +218,7 @@ def start_torch(lab: Laboratory, folder: Path) -> Engine:
     from workers.sample.torch.engine import SampleEngine
 
     base = load_base(folder, device=torch.device("cpu"), dtype=torch.float32)
-    return Stepped(SampleEngine(base, decode=spell, fetch=lab.fetch, max_rows=256, cache_tokens=1 << 15, policies=4))
+    return Stepped(SampleEngine(base, decode=spell, fetch=lab.fetch, max_rows=256, cache_tokens=1 << 15, adapters=4))
 
 
 def start_vllm(lab: Laboratory, folder: Path) -> Engine:

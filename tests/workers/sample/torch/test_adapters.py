@@ -5,7 +5,7 @@ import torch
 
 from openrl.domain.errors import AdapterUnsupported, WeightsNotArrived
 from workers.model.adapter_files import to_files
-from workers.sample.torch.adapters import Policies
+from workers.sample.torch.adapters import Adapters
 
 PROMPT = list(range(20, 33))
 
@@ -28,51 +28,51 @@ def shelf(lab):
 
 
 @pytest.fixture
-def policies(lab, shelf):
-    made = Policies(lab.base(), fetch=shelf, limit=2)
+def adapters(lab, shelf):
+    made = Adapters(lab.base(), fetch=shelf, limit=2)
     yield made
     made.close()
 
 
-def arrived(policies, key):
-    assert policies.hold(key)
-    policies.wait_for_any(5)
-    assert policies.ready(key)
-    policies.release(key)
+def arrived(adapters, key):
+    assert adapters.hold(key)
+    adapters.wait_for_any(5)
+    assert adapters.ready(key)
+    adapters.release(key)
 
 
-def test_the_least_recently_used_policy_makes_way(policies, shelf):
+def test_the_least_recently_used_policy_makes_way(adapters, shelf):
     for key in ("p0", "p1", "p0", "p2", "p0", "p1"):
-        arrived(policies, key)
+        arrived(adapters, key)
     assert shelf.fetched == ["p0", "p1", "p2", "p1"]
 
 
-def test_a_held_policy_is_never_dropped(policies):
-    assert policies.hold("p0")
-    assert policies.hold("p1")
-    assert not policies.hold("p2")
-    assert policies.hold("p0")
-    policies.release("p1")
-    assert policies.hold("p2")
-    assert "p0" in policies
-    assert "p1" not in policies
+def test_a_held_policy_is_never_dropped(adapters):
+    assert adapters.hold("p0")
+    assert adapters.hold("p1")
+    assert not adapters.hold("p2")
+    assert adapters.hold("p0")
+    adapters.release("p1")
+    assert adapters.hold("p2")
+    assert "p0" in adapters
+    assert "p1" not in adapters
 
 
-def test_a_policy_handed_over_is_not_fetched(lab, policies, shelf):
-    policies.put("p0", *lab.adapter(lab.base(), 0))
-    arrived(policies, "p0")
+def test_a_policy_handed_over_is_not_fetched(lab, adapters, shelf):
+    adapters.put("p0", *lab.adapter(lab.base(), 0))
+    arrived(adapters, "p0")
     assert shelf.fetched == []
 
 
 @pytest.mark.parametrize("rank", [3, 4])
-def test_a_policy_handed_over_is_its_files_to_the_bit(lab, policies, shelf, rank):
+def test_a_policy_handed_over_is_its_files_to_the_bit(lab, adapters, shelf, rank):
     base = lab.base()
     shape, flat = lab.adapter(base, 0, rank, part="self_attn")
     flat[:8] = torch.tensor([0.0, -0.0, 1e-41, -1e-41, 3e38, 1 / 3, 1e-8, -1.0])
     shelf.files["p1"] = to_files(shape, flat, "tiny")
-    policies.put("p0", shape, flat)
-    arrived(policies, "p1")
-    (mine, handed), (theirs, read) = (policies._weights(key) for key in ("p0", "p1"))
+    adapters.put("p0", shape, flat)
+    arrived(adapters, "p1")
+    (mine, handed), (theirs, read) = (adapters._weights(key) for key in ("p0", "p1"))
     assert mine == theirs
     assert handed.dtype == read.dtype
     assert torch.equal(handed.view(torch.int32), read.view(torch.int32))
@@ -80,32 +80,32 @@ def test_a_policy_handed_over_is_its_files_to_the_bit(lab, policies, shelf, rank
     assert handed.count_nonzero(), "the run trains on in its own memory"
 
 
-def test_handing_over_when_all_places_are_held_changes_nothing(lab, policies):
-    policies.hold("p0")
-    policies.hold("p1")
-    policies.put("p2", *lab.adapter(lab.base(), 2))
-    assert "p2" not in policies
+def test_handing_over_when_all_places_are_held_changes_nothing(lab, adapters):
+    adapters.hold("p0")
+    adapters.hold("p1")
+    adapters.put("p2", *lab.adapter(lab.base(), 2))
+    assert "p2" not in adapters
 
 
-def test_weights_that_are_not_finite_are_refused(lab, policies):
+def test_weights_that_are_not_finite_are_refused(lab, adapters):
     shape, flat = lab.adapter(lab.base(), 0)
     with pytest.raises(AdapterUnsupported, match="not finite"):
-        policies.put("p0", shape, flat * float("nan"))
+        adapters.put("p0", shape, flat * float("nan"))
 
 
-def test_a_policy_that_could_not_be_loaded_is_tried_again(policies, shelf):
+def test_a_policy_that_could_not_be_loaded_is_tried_again(adapters, shelf):
     files = shelf.files.pop("p0")
-    policies.hold("p0")
-    policies.wait_for_any(5)
+    adapters.hold("p0")
+    adapters.wait_for_any(5)
     with pytest.raises(WeightsNotArrived):
-        policies.ready("p0")
-    policies.release("p0")
+        adapters.ready("p0")
+    adapters.release("p0")
     shelf.files["p0"] = files
-    arrived(policies, "p0")
+    arrived(adapters, "p0")
 
 
 def test_a_policy_gives_the_same_after_it_was_dropped_and_read_again(lab, shelf):
-    engine = lab.engine(fetch=shelf, policies=1)
+    engine = lab.engine(fetch=shelf, adapters=1)
     wanted = lab.ask(PROMPT, 10, policy="p0", seed=1)
     before, _, after = (lab.run(engine, request)[0] for request in (wanted, lab.ask(PROMPT, policy="p1"), wanted))
     assert shelf.fetched == ["p0", "p1", "p0"]
@@ -113,7 +113,7 @@ def test_a_policy_gives_the_same_after_it_was_dropped_and_read_again(lab, shelf)
 
 
 def test_more_policies_than_places_take_turns(lab, shelf):
-    engine = lab.engine(fetch=shelf, policies=2)
+    engine = lab.engine(fetch=shelf, adapters=2)
     requests = [lab.ask(PROMPT, 6, policy=f"p{number % 4}", temperature=0.0) for number in range(8)]
     results = [lab.tokens(result.sequences[0]) for result in lab.run(engine, *requests)]
     assert results[:4] == results[4:]
@@ -129,12 +129,12 @@ def test_a_policy_on_its_way_does_not_keep_others_waiting(lab):
             gate.wait(10)
         return shelf(key)
 
-    policies = Policies(base, fetch=fetch, limit=2)
-    assert policies.hold("p0")
-    arrived(policies, "p1")
-    assert not policies.ready("p0")
+    adapters = Adapters(base, fetch=fetch, limit=2)
+    assert adapters.hold("p0")
+    arrived(adapters, "p1")
+    assert not adapters.ready("p0")
     gate.set()
-    policies.close()
+    adapters.close()
 
 
 def test_a_slow_policy_does_not_hold_up_other_requests(lab, shelf):

@@ -1,24 +1,24 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.sample.torch.admission import Room, fitting, passes, shares
+from workers.sample.torch.admission import Vacancy, fitting, passes, shares
 
 
-def room(**changes):
-    return Room(**({"rows": 0, "length": 0, "max_rows": 8, "cache_tokens": 800} | changes))
+def vacancy(**changes):
+    return Vacancy(**({"rows": 0, "length": 0, "max_rows": 8, "cache_tokens": 800} | changes))
 
 
 def test_rows_are_bounded_by_number_and_by_cells():
-    assert room(rows=7).fits(100)
-    assert not room(rows=8).fits(1)
-    assert not room(rows=4, length=100).fits(200)
-    assert room(rows=3, length=100).fits(200)
-    assert not room(rows=1).fits(700)
+    assert vacancy(rows=7).fits(100)
+    assert not vacancy(rows=8).fits(1)
+    assert not vacancy(rows=4, length=100).fits(200)
+    assert vacancy(rows=3, length=100).fits(200)
+    assert not vacancy(rows=1).fits(700)
 
 
 @given(st.lists(st.integers(1, 100), max_size=40))
 def test_the_cache_is_never_promised_twice(lengths):
-    free, taken = room(), []
+    free, taken = vacancy(), []
     for length in lengths:
         if free.fits(length):
             free.take(length)

@@ -77,4 +77,4 @@ def test_everybody_gets_what_they_get_alone(lab, family, seed):
             assert tokens == expected
             assert scores == pytest.approx(expected_scores, abs=1e-4, nan_ok=True)
     assert engine.prompt_tokens_reused > 0
-    assert not any(policy.holders for policy in engine.policies._policies.values())
+    assert not any(policy.holders for policy in engine.adapters._policies.values())

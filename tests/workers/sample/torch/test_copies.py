@@ -10,8 +10,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import EngineBusy, FieldInvalid, WeightsNotArrived, WeightsUnsupported
-from openrl.domain.full_run_errors import CopyWontFit
+from openrl.domain.errors import CopyWontFit, EngineBusy, FieldInvalid, WeightsNotArrived, WeightsUnsupported
 from openrl.domain.ids import DepotKey, TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams

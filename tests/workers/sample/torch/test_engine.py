@@ -272,7 +272,7 @@ def test_a_cancelled_request_leaves_at_once_and_the_others_go_on(lab):
     engine.step()
     assert engine.rows == 1
     assert lab.tokens(lab.finish(engine, kept)[0].sequences[0]) == lab.tokens(alone.sequences[0])
-    assert engine.policies._policies["p"].holders == 0
+    assert engine.adapters._policies["p"].holders == 0
 
 
 def test_closing_fails_what_is_unfinished(lab):

@@ -156,7 +156,7 @@ def test_a_prompt_to_be_scored_is_computed_from_the_first_position_asked_for(lab
 
 def test_prefixes_are_those_of_one_policy(lab):
     base = lab.base()
-    engine = lab.engine(base, policies=1)
+    engine = lab.engine(base, adapters=1)
     for key in ("p0", "p1"):
         lab.run(engine, greedy(lab, LONG))
         engine.put(key, *lab.adapter(base, int(key[1])))
@@ -198,12 +198,12 @@ def test_a_half_computed_prompt_leaves_when_it_is_cancelled(lab):
     engine.cancel(gone)
     engine.step()
     assert len(list(engine._starting)) == 1
-    assert engine.policies._policies["p"].holders == 1
+    assert engine.adapters._policies["p"].holders == 1
     fresh = lab.engine(base)
     fresh.put("p", *lab.adapter(base, 1))
     lab.finish(engine)
     same(lab, follower.result(), lab.run(fresh, greedy(lab, [*LONG[:100], 5], policy="p"))[0])
-    assert engine.policies._policies["p"].holders == 0
+    assert engine.adapters._policies["p"].holders == 0
 
 
 def test_a_failure_in_a_part_fails_only_that_prompt_and_who_waits_for_it_computes_on_its_own(lab, monkeypatch):
@@ -251,9 +251,9 @@ def test_nonsense_that_comes_while_decoding_poisons_nobody(lab):
     engine.put("broken", *lab.adapter(base, 1))
     broken, fine = (engine.submit(greedy(lab, LONG[:n], 20, policy=p)) for n, p in ((30, "broken"), (10, None)))
     engine.step()
-    _, flat = engine.policies._weights("broken")
+    _, flat = engine.adapters._weights("broken")
     flat *= 1e30
-    engine.policies._joined = ((), engine.policies._joined[1])
+    engine.adapters._joined = ((), engine.adapters._joined[1])
     engine._decoding._pass.forget()
     engine.step()
     with pytest.raises(FieldInvalid, match="not finite"):
@@ -265,7 +265,7 @@ def test_nonsense_that_comes_while_decoding_poisons_nobody(lab):
 
 def test_prefixes_of_dropped_policies_make_room(lab):
     base = lab.base()
-    engine = lab.engine(base, policies=1)
+    engine = lab.engine(base, adapters=1)
     lab.run(engine, greedy(lab, LONG[:50]))
     for key in ("p0", "p1"):
         engine.put(key, *lab.adapter(base, int(key[1])))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from workers.sample.torch.cache import Geometry, SlotCache, Span
+from workers.sample.torch.cache import Geometry, RowCache, Span
 from workers.sample.torch.rows import Job, Row
 from workers.sample.torch.strands import LEAST, Strand
 from workers.sample.torch.table import Table
@@ -12,7 +12,7 @@ LENGTH = LEAST + 3
 
 @pytest.fixture
 def table():
-    return Table(SlotCache(GEOMETRY, max_rows=8, cache_tokens=1024))
+    return Table(RowCache(GEOMETRY, max_rows=8, cache_tokens=1024))
 
 
 def begin(lab, table: Table, token: int, rows: int = 1, length: int = LENGTH, **source) -> tuple[Strand, Job]:
@@ -20,7 +20,7 @@ def begin(lab, table: Table, token: int, rows: int = 1, length: int = LENGTH, **
     job = Job(lab.ask([token] * length, num_samples=rows), decode=str, eos=())
     strand = Strand(None, job.tokens)
     table.begin(strand, rows, **source)
-    table.cache.prefill([Span(strand.slot, strand.filled, length)], length)
+    table.cache.prefill([Span(strand.place, strand.filled, length)], length)
     table.cache.update(*[torch.full((1, 1, length, 2), float(token))] * 2, 0)
     strand.filled = length
     return strand, job
@@ -47,11 +47,11 @@ def held(table: Table, length: int = LENGTH) -> list[float]:
 
 def checked(table: Table) -> None:
     """Each strand is where it says, and what it has is there."""
-    for slot, strand in enumerate(table._strands):
+    for place, strand in enumerate(table._strands):
         if strand is not None:
-            assert strand.slot == slot
-            assert (table.cache._data[0, :, slot, 0, : strand.filled] == float(strand.prompt[0])).all()
-    assert [row.strand.slot for row in table.rows] == list(range(len(table)))
+            assert strand.place == place
+            assert (table.cache._data[0, :, place, 0, : strand.filled] == float(strand.prompt[0])).all()
+    assert [row.strand.place for row in table.rows] == list(range(len(table)))
 
 
 def resting(table: Table) -> list[int]:
@@ -124,7 +124,7 @@ def test_a_prompt_that_begins_like_one_at_rest_has_its_keys(lab, table):
     assert (source, common) == (row.strand, LENGTH)
     strand, _ = begin(lab, table, 5, length=LENGTH + 1, source=source, common=common)
     assert resting(table) in ([], [5])
-    assert (table.cache._data[0, :, strand.slot, 0, :LENGTH] == 5).all()
+    assert (table.cache._data[0, :, strand.place, 0, :LENGTH] == 5).all()
     checked(table)
 
 
@@ -160,7 +160,7 @@ def test_what_is_not_finite_stays_nowhere_not_even_where_a_token_was_just_fed(la
 
 def test_a_prompt_that_is_abandoned_leaves_nothing(lab, table):
     strand, _ = begin(lab, table, 5)
-    table.cache._data[:, :, strand.slot] = float("inf")
+    table.cache._data[:, :, strand.place] = float("inf")
     table.abandon(strand)
     assert not table.cache._data.any() and not any(table._strands)
 

@@ -20,8 +20,7 @@ from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from openrl.domain.datum import Datum, Loss
-from openrl.domain.errors import AdapterUnsupported, FieldInvalid, GradientNotFinite, RunNotFound
-from openrl.domain.memory_errors import DatumTooLarge
+from openrl.domain.errors import AdapterUnsupported, DatumTooLarge, FieldInvalid, GradientNotFinite, RunNotFound
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams, LoraSpec
 from openrl.domain.tensor import Tensor as Array

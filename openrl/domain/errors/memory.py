@@ -1,6 +1,6 @@
 """Why a datum cannot be trained on: the device has no memory for it, or had none when it was tried."""
 
-from openrl.domain.errors import CallerError
+from openrl.domain.errors.branches import CallerError
 
 
 class DatumTooLarge(CallerError):

@@ -1,6 +1,6 @@
 """Why a run cannot train all weights here, or cannot be sampled: not enabled, no place, no memory."""
 
-from openrl.domain.errors import CallerError
+from openrl.domain.errors.branches import CallerError
 
 
 class FullRunsOff(CallerError):

@@ -1,6 +1,6 @@
 """Errors of scoring."""
 
-from openrl.domain.errors import CallerError, OperatorError, PassingError
+from openrl.domain.errors.branches import CallerError, OperatorError, PassingError
 
 
 class GraderFailed(PassingError):
@@ -25,6 +25,19 @@ class GraderGaveUp(CallerError):
     def __str__(self) -> str:
         where, why, attempts = self.args
         return f"{where}: the grader {why}; given up after {attempts} attempts, no score was made up"
+
+
+class GraderOverdue(CallerError):
+    """The group's time was over before the function came to a text. Facts: the function's name, and the seconds."""
+
+    servers_fault = True
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(name, seconds)
+
+    def __str__(self) -> str:
+        name, seconds = self.args
+        return f"{name}: the group's {seconds:g} s were over before its turn"
 
 
 class RewardFailed(CallerError):
