@@ -55,7 +55,7 @@ def _cursor(request: Request, after: int | None) -> int:
     last = request.headers.get("last-event-id", "").strip()
     if not last:
         return 0
-    if not last.isascii() or not last.isdecimal() or int(last) > INT64:
+    if not last.isascii() or not last.isdecimal() or len(last) > len(str(INT64)) or int(last) > INT64:
         raise FieldInvalid("Last-Event-ID", f"{last[:50]!r} is not the id of an event of this batch")
     return int(last)
 
