@@ -22,8 +22,7 @@ PATTERN_CHARS: Final = 1000
 _TEXTS: Final = ("text", "pattern")
 #: Those that say how an answer is read; they go along with the answers.
 _READING: Final = ("pattern", "labels", "range")
-#: What a question leaves open, by its name.
-PLACE: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+MOST_PLACES: Final = 16  #: of the completion in one question: a worker has a copy of it for each
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -97,6 +96,9 @@ def _check(params: JudgeParams) -> None:
     asked = [name for field, template in templates for name in _names(field, template)]
     if "completion" not in asked:
         raise FieldInvalid(templates[0][0].split("[")[0], "has no {{completion}}, so there is nothing to judge")
+    if asked.count("completion") > MOST_PLACES:
+        problem = f"has {asked.count('completion')} places for the completion; at most {MOST_PLACES} are filled"
+        raise FieldInvalid(templates[0][0].split("[")[0], problem)
     if params.answers > 1 and params.sampling.temperature == 0:
         problem = f"is {params.answers}, but at temperature 0 all answers are the same; set sampling.temperature"
         raise FieldInvalid("answers", problem)
@@ -105,12 +107,22 @@ def _check(params: JudgeParams) -> None:
 
 
 def _names(field: str, template: str) -> list[str]:
-    names = [name.strip() for name in PLACE.findall(template)]
+    names = [name.strip() for name in parts(template)[1::2]]
     for name in names:
         if name not in ("prompt", "completion") and not (name.startswith("context.") and len(name) > len("context.")):
             problem = f"has {{{{{name[:100]}}}}}; there are {{{{prompt}}}}, {{{{completion}}}} and {{{{context.NAME}}}}"
             raise FieldInvalid(field, problem)
     return names
+
+
+def parts(template: str) -> list[str]:
+    """What stands around the places and the names in them, in turn. Each character is looked at once: what opens many
+    places and closes none is no work."""
+    parts, end = [], 0
+    while (start := template.find("{{", end)) >= 0 and (close := template.find("}}", start + 2)) >= 0:
+        parts += [template[end:start], template[start + 2 : close]]
+        end = close + 2
+    return [*parts, template[end:]]
 
 
 def _check_pattern(pattern: str | None) -> None:

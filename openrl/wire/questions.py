@@ -10,7 +10,7 @@ from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import DepotKey, OpId
 from openrl.domain.judge import AskJudge, Pieces, Said
 from openrl.domain.model import ModelCard
-from openrl.wire.judge import PLACE, Judge, named
+from openrl.wire.judge import Judge, named, parts
 from openrl.wire.rollouts import PromptChoice, RolloutRequest
 from openrl.wire.sampling import MOST_SAMPLES, to_params
 
@@ -52,7 +52,7 @@ class _Words:
 
     def filled(self, template: str, field: str) -> Pieces:
         pieces = [""]
-        for at, part in enumerate(PLACE.split(template)):
+        for at, part in enumerate(parts(template)):
             name = part.strip()
             if at % 2 == 0:
                 pieces[-1] += part

@@ -424,7 +424,8 @@ def test_ops_of_a_batch_are_not_the_sdks(own, http):
 
 def test_a_wrong_place_in_the_stream_is_refused(own):
     batch = own.batch(1)
-    assert own.get(f"rollouts/{batch}/events", headers={"last-event-id": "x"}).status_code == 422
+    for unknown in ("x", "9" * 5000, "4611686018427387904"):
+        assert own.get(f"rollouts/{batch}/events", headers={"last-event-id": unknown}).status_code == 422
     assert own.get(f"rollouts/{batch}/events", params={"after": -1}).status_code == 422
 
 

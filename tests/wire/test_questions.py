@@ -6,7 +6,7 @@ from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import OpId
 from openrl.domain.judge import Said
 from openrl.testing import TOY_CARD
-from openrl.wire.judge import judge_of
+from openrl.wire.judge import MOST_PLACES, judge_of
 from openrl.wire.questions import ASKED_CHARS, to_questions
 
 PARAMS = {"policy": {"base_model": "toy"}, "text": "{{completion}}?", "sampling": {"max_tokens": 4}}
@@ -87,3 +87,14 @@ def test_questions_are_bounded(questions):
     many = [{"text": "A"}] * 3000
     with pytest.raises(FieldInvalid, match=rf"params\.text: asks \d+ characters in all, more than {ASKED_CHARS}"):
         questions({"text": "{{completion}}" + "a" * 30_000}, many)
+
+
+def test_what_opens_many_places_and_closes_none_is_no_work(questions):
+    text = "{{completion}}" + "{{" * 15_000
+    assert questions({"text": text})[0].text == ("", "{{" * 15_000)
+
+
+def test_a_completion_stands_in_a_question_so_many_times_at_most(questions):
+    assert len(questions({"text": "{{completion}}" * MOST_PLACES})[0].text) == MOST_PLACES + 1
+    with pytest.raises(FieldInvalid, match=r"params.text: has 17 places for the completion; at most 16"):
+        questions({"text": "{{completion}}" * (MOST_PLACES + 1)})

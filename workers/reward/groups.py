@@ -17,7 +17,7 @@ from openrl.domain.outcome import Record, Result, Scores
 from openrl.domain.rollout import Dropped, Grade, Graded, RewardPart, RolledOut, ScoreGroup
 from openrl.ledger.port import Held
 from openrl.rewards import RewardResult
-from workers.reward.plain import scores_of
+from workers.reward.plain import MOST, scores_of
 from workers.reward.readings import Reading, readings
 from workers.work import Work
 
@@ -101,16 +101,15 @@ class Groups:
         for number, (reward, each) in enumerate(zip(action.rewards, found, strict=True)):
             if isinstance(each, Dropped):
                 return each
-            if time.monotonic() > until:
+            if isinstance(each, str) and time.monotonic() > until:
                 overdue = GraderOverdue(reward.name, self._group_seconds)
                 return Dropped(sample=sample, error=type(overdue).__name__, reason=str(overdue))
             try:
-                scores = self._scores(held, reward, each, action.context)
+                grade = _added(grade, reward, self._scores(held, reward, each, action.context))
             except (ClaimLost, Draining):
                 raise
             except Exception as error:  # whatever a function died of costs this text, and no other
                 return Dropped(sample=sample, error=type(error).__name__, reason=_reason(number, reward, error))
-            grade = _added(grade, reward, scores)
         return grade
 
     def _scores(
@@ -136,12 +135,15 @@ class Groups:
 
 
 def _added(grade: Grade, reward: RewardPart, scores: Scores) -> Grade:
-    """The grade with what one function says of its text."""
-    told = {f"{reward.name}.{name}": value for name, value in _first(scores.parts).items()}
+    """The grade with what one function says of its text. Raises FieldInvalid where a batch's sums could not hold it."""
+    parts = {reward.name: scores.values[0]} | {
+        f"{reward.name}.{name}": value for name, value in _first(scores.parts).items()
+    }
     info = {f"{reward.name}.{name}": word for name, word in _first(scores.info).items()}
     total = grade.reward + reward.weight * scores.values[0]
-    parts = grade.parts | {reward.name: scores.values[0]} | told
-    return replace(grade, reward=total, parts=parts, info=grade.info | info)
+    if not abs(total) <= MOST:
+        raise FieldInvalid("weight", f"{reward.weight:g} makes the reward {total:g}, which is beyond {MOST:g}")
+    return replace(grade, reward=total, parts=grade.parts | {reward.name: scores.values[0]} | told, info=grade.info | info)
 
 
 def _first(told: Sequence[dict[str, Told]]) -> dict[str, Told]:
@@ -163,5 +165,6 @@ def _reason(number: int, reward: RewardPart, error: Exception) -> str:
     if not isinstance(error, FieldInvalid):
         return f"{reward.name}: {error}"
     field = error.field.replace("contexts[].", "context.", 1).replace("contexts[0].", "context.", 1)
+    field = f"rewards[{number}].weight" if field == "weight" else field
     field = field.replace("params.", f"rewards[{number}].params.", 1).replace("texts[0]", "text", 1)
     return f"{reward.name}: {field}: {error.problem}"

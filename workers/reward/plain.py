@@ -1,4 +1,4 @@
-"""What reward functions answer, made plain: finite numbers and bounded words."""
+"""What reward functions answer, made plain: bounded numbers and bounded words."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,9 @@ from openrl.domain.outcome import Scores
 from openrl.rewards import RewardResult
 
 WORDS: Final = 500  #: characters of an error, or of a word of info, that are told
+MOST: Final = 1e100  #: of a number, above and below zero: squares of many still add up
 _NAMES: Final = 32  #: of parts, and of words of info
+_NAME_CHARS: Final = 200  #: of each, since a batch keeps sums by them
 
 
 def plain(result: RewardResult) -> dict[str, Any]:
@@ -17,8 +19,10 @@ def plain(result: RewardResult) -> dict[str, Any]:
         raise ValueError(f"it answered more than {_NAMES} parts or words of info")
     value, parts = float(result.value), {legible(name): float(part) for name, part in result.parts.items()}
     for number in (value, *parts.values()):
-        if not math.isfinite(number):
-            raise ValueError(f"it answered {number}, which is no score")
+        if not math.isfinite(number) or abs(number) > MOST:
+            raise ValueError(f"it answered {number}, which is no score; one is within {MOST:g} of zero")
+    if any(len(name) > _NAME_CHARS for name in map(str, (*result.parts, *result.info))):
+        raise ValueError(f"it answered a name of more than {_NAME_CHARS} characters")
     info = {legible(name): legible(word)[:WORDS] for name, word in result.info.items()}
     return {"value": value, "parts": parts, "info": info}
 

@@ -22,6 +22,8 @@ LOOK_SECONDS: Final = 0.2  #: between two looks at whether anybody still wants t
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: IPv6 addresses of these stand for the IPv4 address in their last 32 bits.
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+#: Where clouds answer their machines, outside of the networks in which nobody is posted to.
+_METADATA: Final = frozenset(map(ipaddress.ip_address, ("168.63.129.16", "192.0.0.192", "fd00:ec2::254")))
 
 
 class PostFailed(Exception):
@@ -79,9 +81,11 @@ def allowed(address: Address, *, loopback: bool, private: bool) -> bool:
         address = inside
     if loopback or address.is_loopback:
         return loopback and address.is_loopback
-    if address.is_link_local or address.is_multicast or address.is_unspecified:
+    if address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA:
         return False
-    return address.is_global or (private and address.is_private and not address.is_reserved)
+    if address.is_reserved or (isinstance(address, ipaddress.IPv6Address) and address.is_site_local):
+        return False
+    return address.is_global or (private and address.is_private)
 
 
 def _inside(address: Address) -> Address | None:

@@ -43,7 +43,9 @@ async def rollout_events(
     await read_body(request, 0)
     services, tenant, batch_id = services_of(request), tenant_of(request), BatchId(batch)
     cursor = _cursor(request, after)
-    await services.off_loop(batch_of, services, tenant, batch_id)  # a refusal is an answer, not an event
+    whole = await services.off_loop(batch_of, services, tenant, batch_id)  # a refusal is an answer, not an event
+    if cursor > whole.groups:
+        raise FieldInvalid("after", f"is {cursor}, but the events of this batch end with {whole.groups}")
     stream = events(services, tenant, batch_id, cursor)
     return StreamingResponse(stream, headers=STREAMED, media_type="text/event-stream")
 
@@ -55,7 +57,7 @@ def _cursor(request: Request, after: int | None) -> int:
     last = request.headers.get("last-event-id", "").strip()
     if not last:
         return 0
-    if not last.isascii() or not last.isdecimal() or int(last) > INT64:
+    if not last.isascii() or not last.isdecimal() or len(last) > len(str(INT64)) or int(last) > INT64:
         raise FieldInvalid("Last-Event-ID", f"{last[:50]!r} is not the id of an event of this batch")
     return int(last)
 

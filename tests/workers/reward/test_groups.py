@@ -248,3 +248,17 @@ def test_a_group_that_cannot_be_asked_about_at_once_is_dropped_with_the_reason()
     scored = Groups(Scripted(length), lambda op_id: sampled("a"), {"f": refuse})
     result = graded(scored, held(RewardPart(name="f")))
     assert [each.reason for each in result.dropped] == ["f: rewards[0].params.url: is not allowed"]
+
+
+@pytest.mark.parametrize("weight", [1e101, -1e101, 1e308])
+def test_a_reward_that_sums_could_not_hold_is_dropped_with_the_reason(weight: float) -> None:
+    rewards = (RewardPart(name="f"), RewardPart(name="g", weight=weight))
+    result = graded(groups(sampled("a" * 10), Scripted(length)), held(*rewards))
+    assert result.grades == () and result.dropped[0].error == "FieldInvalid"
+    assert result.dropped[0].reason.startswith("g: rewards[1].weight: ")
+
+
+def test_what_was_answered_at_once_is_told_however_late() -> None:
+    ask = {"f": lambda held, action: [RewardResult(0.5)]}
+    scored = Groups(Scripted(length), lambda op_id: sampled("a"), ask, group_seconds=-1.0)
+    assert [grade.reward for grade in graded(scored, held(RewardPart(name="f"))).grades] == [0.5]

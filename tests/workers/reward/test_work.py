@@ -191,7 +191,7 @@ def plugged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RewardWork]:
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     names = ("good", "plain", "bug", "nan", "memory", "leaves", "sneaky", "runs", "no_function")
-    names += ("spins", "spins_unsaid", "naps", "surrogate", "greedy")
+    names += ("spins", "spins_unsaid", "naps", "surrogate", "greedy", "vast")
     points = "".join(f"{name} = mine:{name}\n" for name in names)
     (facts / "entry_points.txt").write_text(
         f"[openrl.rewards]\n{points}missing = nothing.at.all:x\nexact = mine:good\nabsent = mine:absent\n"
@@ -225,6 +225,9 @@ def bug(text, context, params):
 
 def nan(text, context, params):
     return float("nan")
+
+def vast(text, context, params):
+    return {"above": 1.1e100, "below": -1.1e100}.get(text) or RewardResult(0, parts={text: 1})
 
 def memory(text, context, params):
     return len(bytes(1 << 33))
@@ -261,6 +264,12 @@ def runs(text, context, params):
     ran = run_python(text, [{"eval": "x"}], seconds=1.0)
     return float(ran.results[0]["value"])
 """
+
+
+@pytest.mark.parametrize("text", ["above", "below", "n" * 201])
+def test_numbers_and_names_that_a_batch_could_not_add_up_are_no_score(plugged: RewardWork, text: str) -> None:
+    with pytest.raises(RewardFailed, match=r"is no score; one is within 1e\+100 of zero|a name of more than 200 char"):
+        plugged(held("vast", [text]))
 
 
 def test_functions_of_installed_packages_are_found(plugged: RewardWork) -> None:
