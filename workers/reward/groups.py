@@ -136,14 +136,13 @@ class Groups:
 
 def _added(grade: Grade, reward: RewardPart, scores: Scores) -> Grade:
     """The grade with what one function says of its text. Raises FieldInvalid where a batch's sums could not hold it."""
-    parts = {reward.name: scores.values[0]} | {
-        f"{reward.name}.{name}": value for name, value in _first(scores.parts).items()
-    }
+    told = {f"{reward.name}.{name}": value for name, value in _first(scores.parts).items()}
+    parts = grade.parts | {reward.name: scores.values[0]} | told
     info = {f"{reward.name}.{name}": word for name, word in _first(scores.info).items()}
     total = grade.reward + reward.weight * scores.values[0]
     if not abs(total) <= MOST:
         raise FieldInvalid("weight", f"{reward.weight:g} makes the reward {total:g}, which is beyond {MOST:g}")
-    return replace(grade, reward=total, parts=grade.parts | {reward.name: scores.values[0]} | told, info=grade.info | info)
+    return replace(grade, reward=total, parts=parts, info=grade.info | info)
 
 
 def _first(told: Sequence[dict[str, Told]]) -> dict[str, Told]:
