@@ -86,9 +86,9 @@ def to_questions(
         raise FieldInvalid(f"{judge.where}.answers", f"{asked} are more than {MOST_SAMPLES} for one prompt; ask fewer")
     with named(judge.where, "sampling_params", "sampling"):
         drawn = to_params(params.sampling, 1, card)
-    questions = []
+    room, questions = _Room(judge), []
     for number, prompt in enumerate(request.prompts):
-        words = _Words(prompt, f"prompts[{number}]", judge.where)
+        words = _Words(prompt, f"prompts[{number}]", judge.where, room)
         questions.append(
             AskJudge(
                 of=of[number],
@@ -104,7 +104,6 @@ def to_questions(
                 ),
             )
         )
-    _check_size(judge, questions)
     return questions
 
 
@@ -117,23 +116,40 @@ def named(where: str, old: str = "", new: str = "") -> Iterator[None]:
         raise FieldInvalid(f"{where}.{error.field.replace(old, new, 1)}", error.problem) from None
 
 
+class _Room:
+    """Of all questions of a batch, without the completions."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge, self._asked = judge, 0
+
+    def take(self, words: str) -> str:
+        """The words. Raises FieldInvalid once they are too many in all: before they are put together."""
+        self._asked += len(words)
+        if self._asked > ASKED_CHARS:
+            field = "text" if self._judge.params.text is not None else "messages"
+            problem = f"asks more than {ASKED_CHARS} characters in all; shorten it or send several batches"
+            raise FieldInvalid(f"{self._judge.where}.{field}", problem)
+        return words
+
+
 class _Words:
     """What may stand in a question about one prompt's rollouts."""
 
-    def __init__(self, prompt: PromptChoice, where: str, judge: str) -> None:
-        self._prompt, self._where, self._judge = prompt, where, judge
+    def __init__(self, prompt: PromptChoice, where: str, judge: str, room: _Room) -> None:
+        self._prompt, self._where, self._judge, self._room = prompt, where, judge, room
 
     def filled(self, template: str, field: str) -> Pieces:
-        pieces = [""]
+        pieces: list[list[str]] = [[]]
         for at, part in enumerate(_parts(template)):
             name = part.strip()
             if at % 2 == 0:
-                pieces[-1] += part
+                pieces[-1].append(self._room.take(part))
             elif name == "completion":
-                pieces.append("")
+                pieces.append([])
             else:
-                pieces[-1] += self._prompt_words(field) if name == "prompt" else self._context(name, field)
-        return tuple(pieces)
+                words = self._prompt_words(field) if name == "prompt" else self._context(name, field)
+                pieces[-1].append(self._room.take(words))
+        return tuple(map("".join, pieces))
 
     def _context(self, name: str, field: str) -> str:
         key = name.removeprefix("context.")
@@ -223,11 +239,3 @@ def _check_scale(params: JudgeParams) -> None:
         raise FieldInvalid("labels", "has one without a character that can be seen")
     if params.range is not None and params.range[0] >= params.range[1]:
         raise FieldInvalid("range", f"is {params.range}; the first must be less than the second")
-
-
-def _check_size(judge: Judge, questions: list[AskJudge]) -> None:
-    pieces = (piece for each in questions for said in (each.text, *(m.pieces for m in each.messages)) for piece in said)
-    size = sum(map(len, pieces))
-    if size > ASKED_CHARS:
-        problem = f"asks {size} characters in all, more than {ASKED_CHARS}; shorten it or send several batches"
-        raise FieldInvalid(f"{judge.where}.{'text' if judge.params.text is not None else 'messages'}", problem)
