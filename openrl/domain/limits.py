@@ -8,12 +8,21 @@ from openrl.domain.tensor import DType, Tensor
 
 #: Below this, logits over the temperature are no numbers any more.
 LEAST_TEMPERATURE = 1e-30
+#: No token stands for more, so that what is far too long is refused before it is made tokens of.
+CHARS_PER_TOKEN = 256
 
 
 def check_context(tokens: int, context_length: int, where: str) -> None:
     """Raises FieldInvalid for more tokens than the model's context."""
     if tokens > context_length:
         raise FieldInvalid(where, f"{tokens} tokens are more than the model's context of {context_length}; send fewer")
+
+
+def check_chars(chars: int, context_length: int, where: str) -> None:
+    """Raises FieldInvalid for a text that cannot have as few tokens as the model's context."""
+    if chars > context_length * CHARS_PER_TOKEN:
+        problem = f"{chars} characters are more than the model's context of {context_length} tokens; send fewer"
+        raise FieldInvalid(where, problem)
 
 
 def check_room(prompt_tokens: int, max_tokens: int, context_length: int) -> None:

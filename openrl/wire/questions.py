@@ -25,9 +25,9 @@ def to_questions(
     _check_answers(judge, request.group_size)
     with named(judge.where, "sampling_params", "sampling"):
         drawn = to_params(judge.params.sampling, 1, card)
-    questions = []
+    allowance, questions = _Allowance(judge), []
     for number, prompt in enumerate(request.prompts):
-        text, messages = _asked(judge, _Words(prompt, f"prompts[{number}]", judge.where))
+        text, messages = _asked(judge, _Words(prompt, f"prompts[{number}]", judge.where, allowance))
         questions.append(
             AskJudge(
                 of=of[number],
@@ -40,27 +40,43 @@ def to_questions(
                 messages=messages,
             )
         )
-    _check_size(judge, questions)
     return questions
+
+
+class _Allowance:
+    """Characters that all questions of a batch may have."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge, self._taken = judge, 0
+
+    def take(self, words: str) -> str:
+        """The words. Raises FieldInvalid once they are too many in all: before they are put together."""
+        self._taken += len(words)
+        if self._taken > ASKED_CHARS:
+            field = "text" if self._judge.params.text is not None else "messages"
+            problem = f"asks more than {ASKED_CHARS} characters in all; shorten it or send several batches"
+            raise FieldInvalid(f"{self._judge.where}.{field}", problem)
+        return words
 
 
 class _Words:
     """What may stand in a question about one prompt's rollouts."""
 
-    def __init__(self, prompt: PromptChoice, where: str, judge: str) -> None:
-        self._prompt, self._where, self._judge = prompt, where, judge
+    def __init__(self, prompt: PromptChoice, where: str, judge: str, allowance: _Allowance) -> None:
+        self._prompt, self._where, self._judge, self._allowance = prompt, where, judge, allowance
 
     def filled(self, template: str, field: str) -> Pieces:
-        pieces = [""]
+        pieces: list[list[str]] = [[]]
         for at, part in enumerate(parts(template)):
             name = part.strip()
             if at % 2 == 0:
-                pieces[-1] += part
+                pieces[-1].append(self._allowance.take(part))
             elif name == "completion":
-                pieces.append("")
+                pieces.append([])
             else:
-                pieces[-1] += self._prompt_words(field) if name == "prompt" else self._context(name, field)
-        return tuple(pieces)
+                words = self._prompt_words(field) if name == "prompt" else self._context(name, field)
+                pieces[-1].append(self._allowance.take(words))
+        return tuple(map("".join, pieces))
 
     def _context(self, name: str, field: str) -> str:
         key = name.removeprefix("context.")
@@ -93,11 +109,3 @@ def _check_answers(judge: Judge, group_size: int) -> None:
     if group_size * judge.params.answers > MOST_SAMPLES:
         asked = f"{judge.params.answers} answers to each of {group_size} rollouts"
         raise FieldInvalid(f"{judge.where}.answers", f"{asked} are more than {MOST_SAMPLES} for one prompt; ask fewer")
-
-
-def _check_size(judge: Judge, questions: list[AskJudge]) -> None:
-    pieces = (piece for each in questions for said in (each.text, *(m.pieces for m in each.messages)) for piece in said)
-    size = sum(map(len, pieces))
-    if size > ASKED_CHARS:
-        problem = f"asks {size} characters in all, more than {ASKED_CHARS}; shorten it or send several batches"
-        raise FieldInvalid(f"{judge.where}.{'text' if judge.params.text is not None else 'messages'}", problem)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from openrl.domain.errors import FieldInvalid
 from openrl.domain.ids import DepotKey
-from openrl.domain.limits import check_context, check_room, check_vocabulary
+from openrl.domain.limits import check_chars, check_context, check_room, check_vocabulary
 from openrl.domain.model import ModelCard
 from openrl.domain.rollout import Message, RewardPart, RollOut
 from openrl.domain.sampling import SamplingParams
@@ -137,6 +137,8 @@ def _prompt(prompt: PromptChoice, where: str, params: SamplingParams, card: Mode
         raise FieldInvalid(where, "must have exactly one of messages, text and tokens")
     if not getattr(prompt, given[0]):
         raise FieldInvalid(f"{where}.{given[0]}", "is empty; send at least one character, message or token")
+    chars = len(prompt.text or "") + sum(len(each.content) for each in prompt.messages or ())
+    check_chars(chars, card.context_length, f"{where}.{given[0]}")
     if prompt.messages is not None:
         return {"messages": tuple(Message(role=each.role, content=each.content) for each in prompt.messages)}
     return {"text": prompt.text} if prompt.tokens is None else {"tokens": _tokens(prompt.tokens, where, params, card)}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.limits import check_context, check_room, check_tokens
+from openrl.domain.limits import CHARS_PER_TOKEN, check_chars, check_context, check_room, check_tokens
 from openrl.domain.tensor import DType, Tensor
 
 
@@ -38,3 +38,11 @@ def test_a_sample_must_end_within_the_context() -> None:
         check_room(10, 7, 16)
     with pytest.raises(FieldInvalid, match=r"^prompt: 16 tokens leave no room"):
         check_room(16, 1, 16)
+
+
+def test_a_text_that_cannot_fit_is_refused_by_its_characters() -> None:
+    check_chars(64 * CHARS_PER_TOKEN, 64, "prompts[0].text")
+    with pytest.raises(
+        FieldInvalid, match=r"^prompts\[0\].text: 16385 characters are more than .* context of 64 tokens"
+    ):
+        check_chars(64 * CHARS_PER_TOKEN + 1, 64, "prompts[0].text")

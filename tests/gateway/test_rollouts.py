@@ -429,6 +429,15 @@ def test_a_wrong_place_in_the_stream_is_refused(own):
     assert own.get(f"rollouts/{batch}/events", params={"after": -1}).status_code == 422
 
 
+@pytest.mark.parametrize(
+    "said", [{"text": "a" * 20_000}, {"messages": [{"role": "user", "content": "a" * 10_000}] * 2}]
+)
+def test_a_text_far_beyond_the_context_is_refused_before_any_worker_reads_it(own, said):
+    response = own.create(prompts=[{"text": "a"}, said])
+    assert response.status_code == 422 and "20000 characters are more than" in response.json()["detail"]
+    assert response.json()["detail"].startswith(f"prompts[1].{next(iter(said))}: ")
+
+
 def test_a_batch_that_expires_while_it_is_read_says_so(own, gateway, monkeypatch):
     batch = own.batch(1)
     own.events(batch)

@@ -1,5 +1,7 @@
 """What a judge comes to ask."""
 
+import tracemalloc
+
 import pytest
 
 from openrl.domain.errors import FieldInvalid
@@ -85,13 +87,23 @@ def test_questions_are_bounded(questions):
     with pytest.raises(FieldInvalid, match=r"params\.answers: 16 answers to each of 100 rollouts are more than 1024"):
         questions({"answers": 16, "sampling": sampling}, group_size=100)
     many = [{"text": "A"}] * 3000
-    with pytest.raises(FieldInvalid, match=rf"params\.text: asks \d+ characters in all, more than {ASKED_CHARS}"):
+    with pytest.raises(FieldInvalid, match=rf"params\.text: asks more than {ASKED_CHARS} characters in all"):
         questions({"text": "{{completion}}" + "a" * 30_000}, many)
 
 
+def test_what_a_question_would_be_is_bounded_before_it_is_put_together(questions):
+    tracemalloc.start()
+    try:
+        with pytest.raises(FieldInvalid, match=rf"params\.text: asks more than {ASKED_CHARS} characters in all"):
+            questions({"text": "{{completion}}" + "{{prompt}}" * 300}, [{"text": "A" * 1_000_000}])
+        assert tracemalloc.get_traced_memory()[1] < 3 * ASKED_CHARS
+    finally:
+        tracemalloc.stop()
+
+
 def test_what_opens_many_places_and_closes_none_is_no_work(questions):
-    text = "{{completion}}" + "{{" * 15_000
-    assert questions({"text": text})[0].text == ("", "{{" * 15_000)
+    asked = questions({"text": "{{completion}}" + "{{" * 15_000}, [{"text": "A"}] * 100)
+    assert asked[-1].text == ("", "{{" * 15_000), "in an hour, if each place looked for its end"
 
 
 def test_a_completion_stands_in_a_question_so_many_times_at_most(questions):
