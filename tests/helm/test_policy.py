@@ -73,6 +73,14 @@ def test_what_is_written_to_lies_on_a_volume(preset: str) -> None:
                 assert any(path == place or path.startswith(f"{place}/") for place in mounted), f"{work.name}: {name}"
 
 
+def test_temporary_files_of_workers_may_fill_all_their_room(preset: str) -> None:
+    """vLLM's adapters lie there, gigabytes of them."""
+    for work, container in containers(preset):
+        if work.component in ("device", "train", "sample", "reward"):
+            places = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+            assert places["/tmp"] == places["/data"], f"{work.name}: {container['name']}"
+
+
 def test_no_secret_is_made_or_spelled_out(preset: str) -> None:
     assert not [each for each in documents(rendered(preset=preset)) if each["kind"] == "Secret"]
     for work, container in containers(preset):

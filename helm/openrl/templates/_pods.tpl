@@ -58,7 +58,7 @@ tolerations: {{ toJson . }}
 {{/* Mounts that every process of OpenRL has; the depot's where it is a volume. */}}
 {{- define "openrl.mounts" -}}
 - {name: data, mountPath: /data}
-- {name: tmp, mountPath: /tmp}
+- {name: data, mountPath: /tmp, subPath: tmp}
 {{- if not .Values.depot.url }}
 - {name: depot, mountPath: /depot, subPath: depot}
 {{- end }}
@@ -74,7 +74,6 @@ tolerations: {{ toJson . }}
 {{/* (dict "root" $ "scratch" "2Gi") */}}
 {{- define "openrl.volumes" -}}
 - {name: data, emptyDir: {sizeLimit: {{ .scratch }}}}
-- {name: tmp, emptyDir: {sizeLimit: 2Gi}}
 {{- if not .root.Values.depot.url }}
 - {name: depot, persistentVolumeClaim: {claimName: {{ .root.Values.depot.volume.existingClaim | default (printf "%s-depot" (include "openrl.name" .root)) }}}}
 {{- end }}
