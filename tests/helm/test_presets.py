@@ -28,7 +28,7 @@ def test_lint_has_nothing_to_say(preset: str) -> None:
     [
         *((preset, []) for preset in PRESETS),
         ("single-gpu", ["--set", "autoscaling.kind=keda,autoscaling.prometheus=http://prometheus:9090"]),
-        ("single-gpu", ["--set", "autoscaling.kind=hpa"]),
+        ("single-gpu", ["--set", "autoscaling.kind=hpa,autoscaling.oldestSeconds=900"]),
     ],
 )
 def test_all_resources_are_as_their_schemas_say(preset: str, options: list[str]) -> None:
@@ -78,9 +78,37 @@ def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
     assert asked <= told
 
 
-def test_an_autoscaler_selects_by_what_a_rule_records() -> None:
+def test_a_series_that_is_away_is_no_zero_and_one_of_another_release_no_demand() -> None:
+    """By default, KEDA takes an empty answer of Prometheus' for a zero, and workers would go while the broker is away."""
+    told = "autoscaling.kind=keda,autoscaling.prometheus=http://prometheus:9090"
+    for each in documents(rendered("--set", told, preset="single-gpu")):
+        for trigger in each["spec"]["triggers"] if each["kind"] == "ScaledObject" else ():
+            promql_parser.parse(trigger["metadata"]["query"])
+            assert 'namespace="rl"' in trigger["metadata"]["query"]
+            assert trigger["metadata"]["ignoreNullValues"] == "false"
+
+
+def test_the_age_of_the_oldest_counts_where_it_is_asked_for() -> None:
+    def targets(*options: str) -> dict[str, str]:
+        found = documents(rendered("--set", ",".join(("autoscaling.kind=keda", *options)), preset="kind"))
+        (device,) = (
+            each for each in found if each["kind"] == "ScaledObject" and each["metadata"]["name"] == "openrl-device-tiny"
+        )
+        asked = [trigger["metadata"] for trigger in device["spec"]["triggers"]]
+        return {each["valueLocation"]: each["targetValue"] for each in asked}
+
+    demand = {f'openrl_queue_demand{{kind="{kind}",base_model="tiny"}}': "16" for kind in ("train", "sample")}
+    oldest = {f'openrl_queue_oldest_seconds{{kind="{kind}",base_model="tiny"}}': "900" for kind in ("train", "sample")}
+    assert targets() == demand
+    assert targets("autoscaling.oldestSeconds=900") == demand | oldest
+
+
+@pytest.mark.parametrize(("oldest", "count"), [(0, 3), (900, 6)])
+def test_an_autoscaler_selects_by_what_a_rule_records(oldest: int, count: int) -> None:
     """Names of models are no label values of Kubernetes'."""
-    found = documents(rendered("--set", "autoscaling.kind=hpa", preset="single-gpu"))
+    found = documents(
+        rendered("--set", f"autoscaling.kind=hpa,autoscaling.oldestSeconds={oldest}", preset="single-gpu")
+    )
     (rule,) = (each for each in found if each["kind"] == "PrometheusRule")
     recorded = [each for group in rule["spec"]["groups"] for each in group["rules"]]
     for record in recorded:
@@ -91,7 +119,7 @@ def test_an_autoscaler_selects_by_what_a_rule_records() -> None:
         if each["kind"] == "HorizontalPodAutoscaler"
         for metric in each["spec"]["metrics"]
     ]
-    assert len(asked) == 3, "training and sampling of the device worker, and rewards"
+    assert len(asked) == count, "training and sampling of the device worker, and rewards"
     for metric in asked:
         labels = metric["selector"]["matchLabels"]
         assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", value) for value in labels.values())
