@@ -134,6 +134,12 @@ def model_workers(values: Document) -> list[Workload]:
     return [work for work in workloads(rendered(values=values)) if work.component in ("device", "train", "sample")]
 
 
+def test_a_pod_has_longer_than_its_drain() -> None:
+    drain = int(Settings().worker.drain_seconds)
+    assert "graceSeconds" in refused("--set", f"reward.graceSeconds={drain}")
+    assert rendered("--set", f"reward.graceSeconds={drain + 1}", preset="kind")
+
+
 def test_requests_wait_for_every_model() -> None:
     (gateway,) = (work for work in workloads(rendered(values=ON)) if work.component == "gateway")
     assert environment(gateway.pod["containers"][0])["OPENRL_GATEWAY__AWAITED_MODELS"] == "org/one,org/two"
