@@ -52,6 +52,14 @@ def _check(text: str) -> None:
         kubernetes_validate.validate(document, KUBERNETES, strict=True)
 
 
+def test_googles_load_balancer_takes_the_ingress_and_no_keys_in_plain() -> None:
+    (ingress,) = (each for each in documents(rendered(preset="gke")) if each["kind"] == "Ingress")
+    annotations = ingress["metadata"]["annotations"]
+    assert annotations["kubernetes.io/ingress.class"] == "gce"
+    assert annotations["kubernetes.io/ingress.allow-http"] == "false"
+    assert "ingressClassName" not in ingress["spec"]
+
+
 @pytest.mark.parametrize("kind", sorted(FOREIGN))
 def test_the_schemas_of_others_refuse_what_is_wrong(kind: str) -> None:
     document = next(each for each in documents(rendered(preset="gke")) if each["kind"] == kind)
