@@ -7,7 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from openrl.config import Gateway, Settings, Train
+from openrl.config import Gateway, Settings, Train, load
+from openrl.domain.errors import SettingInvalid
 from openrl.domain.ids import WorkerId
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.gateway.awaited import awaited_card, missing_worker
@@ -51,6 +52,20 @@ def test_a_listed_model_is_known_by_all_its_names(tmp_path: Path) -> None:
     other = awaited_card("org/other", settings)
     assert other is not None and other.tokenizer_id == "org/other"
     assert awaited_card("org/else", settings) is None
+
+
+def test_a_model_that_is_waited_for_answers_to_the_names_that_the_operator_gave_it(tmp_path: Path) -> None:
+    wanted = Gateway(awaited_models=("tiny", "org/other"), awaited_aliases=("mine=org/other", "small=tiny"))
+    card = awaited_card("mine", Settings(data_dir=tmp_path, gateway=wanted))
+    assert card is not None
+    assert (card.name, card.aliases) == ("org/other", ("mine",))
+
+
+@pytest.mark.parametrize("pair", ["mine", "=org/other", "mine="])
+def test_an_alias_that_names_no_model_is_refused(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENRL_GATEWAY__AWAITED_ALIASES", pair)
+    with pytest.raises(SettingInvalid, match="write NAME=MODEL"):
+        load()
 
 
 @pytest.fixture

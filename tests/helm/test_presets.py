@@ -100,7 +100,9 @@ def test_the_age_of_the_oldest_counts_where_it_is_asked_for() -> None:
     def targets(*options: str) -> dict[str, str]:
         found = documents(rendered("--set", ",".join(("autoscaling.kind=keda", *options)), preset="kind"))
         (device,) = (
-            each for each in found if each["kind"] == "ScaledObject" and each["metadata"]["name"] == "openrl-device-tiny"
+            each
+            for each in found
+            if each["kind"] == "ScaledObject" and each["metadata"]["name"] == "openrl-device-tiny"
         )
         asked = [trigger["metadata"] for trigger in device["spec"]["triggers"]]
         return {each["valueLocation"]: each["targetValue"] for each in asked}

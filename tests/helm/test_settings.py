@@ -134,6 +134,24 @@ def model_workers(values: Document) -> list[Workload]:
     return [work for work in workloads(rendered(values=values)) if work.component in ("device", "train", "sample")]
 
 
+def test_requests_wait_for_models_by_all_their_names_and_within_the_widest_bounds() -> None:
+    def gateway(*models: Document, **settings: object) -> dict[str, str | None]:
+        text = rendered(values=merged(ON, {"models": [*models], "settings": settings}))
+        (found,) = (work for work in workloads(text) if work.component == "gateway")
+        return environment(found.pod["containers"][0])
+
+    small = {"name": "a", "aliases": ["x", "z"], "train": {}, "settings": {"train": {"max_lora_rank": 8}}}
+    full = {"name": "b", "train": {"settings": {"train": {"full_runs": True}}}}
+    assert gateway(small)["OPENRL_GATEWAY__AWAITED_ALIASES"] == "x=a,z=a"
+    assert gateway(small)["OPENRL_TRAIN__MAX_LORA_RANK"] == "8"
+    assert "OPENRL_TRAIN__FULL_RUNS" not in gateway(small)
+    both = gateway(small, full, train={"pack_tokens": 7})
+    assert both["OPENRL_TRAIN__MAX_LORA_RANK"] == str(Settings().train.max_lora_rank)
+    assert both["OPENRL_TRAIN__FULL_RUNS"] == "true"
+    assert both["OPENRL_TRAIN__PACK_TOKENS"] == "7"
+    assert not {name for name in gateway(full | {"train": {}}) if name.startswith("OPENRL_TRAIN")}
+
+
 def test_a_pod_has_longer_than_its_drain() -> None:
     drain = int(Settings().worker.drain_seconds)
     assert "graceSeconds" in refused("--set", f"reward.graceSeconds={drain}")
