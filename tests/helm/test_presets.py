@@ -87,7 +87,7 @@ def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
 
 
 def test_a_series_that_is_away_is_no_zero_and_one_of_another_release_no_demand() -> None:
-    """By default, KEDA takes an empty answer of Prometheus' for a zero, and workers would go while the broker is away."""
+    """KEDA takes an empty answer of Prometheus' for a zero by default: workers would go while the broker is away."""
     told = "autoscaling.kind=keda,autoscaling.prometheus=http://prometheus:9090"
     for each in documents(rendered("--set", told, preset="single-gpu")):
         for trigger in each["spec"]["triggers"] if each["kind"] == "ScaledObject" else ():
@@ -99,12 +99,8 @@ def test_a_series_that_is_away_is_no_zero_and_one_of_another_release_no_demand()
 def test_the_age_of_the_oldest_counts_where_it_is_asked_for() -> None:
     def targets(*options: str) -> dict[str, str]:
         found = documents(rendered("--set", ",".join(("autoscaling.kind=keda", *options)), preset="kind"))
-        (device,) = (
-            each
-            for each in found
-            if each["kind"] == "ScaledObject" and each["metadata"]["name"] == "openrl-device-tiny"
-        )
-        asked = [trigger["metadata"] for trigger in device["spec"]["triggers"]]
+        scaled = {each["metadata"]["name"]: each["spec"] for each in found if each["kind"] == "ScaledObject"}
+        asked = [trigger["metadata"] for trigger in scaled["openrl-device-tiny"]["triggers"]]
         return {each["valueLocation"]: each["targetValue"] for each in asked}
 
     demand = {f'openrl_queue_demand{{kind="{kind}",base_model="tiny"}}': "16" for kind in ("train", "sample")}
