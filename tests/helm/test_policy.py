@@ -42,6 +42,11 @@ def test_no_pod_shares_anything_with_its_node_or_knows_the_cluster(preset: str) 
         assert len(work.pod["containers"]) == 1, f"{work.name}: another container would see its processes"
 
 
+def test_an_upgrade_of_the_chart_alone_does_not_stop_the_broker(preset: str) -> None:
+    (valkey,) = (work for work in workloads(rendered(preset=preset)) if work.component == "valkey")
+    assert not {"helm.sh/chart", "app.kubernetes.io/version"} & valkey.labels.keys()
+
+
 def test_every_container_says_what_it_takes(preset: str) -> None:
     for work, container in containers(preset):
         resources = container["resources"]
