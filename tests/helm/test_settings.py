@@ -130,6 +130,15 @@ def test_gpus_are_processes_of_a_train_worker_and_tensor_parallel_of_a_sample_wo
     )
 
 
+@pytest.mark.parametrize(("accepted", "args"), [(False, None), (True, ["--accept-terms"])])
+def test_terms_are_agreed_to_by_the_operator_alone(accepted: bool, args: list[str] | None) -> None:
+    model = {"name": "gemma3-270m", "pull": True, "acceptTerms": accepted, "device": {"gpus": 0}}
+    (worker,) = model_workers(merged(ON, {"models": [model]}))
+    (pull,) = worker.pod["initContainers"]
+    assert pull["command"] == ["openrl", "models", "pull", "gemma3-270m"]
+    assert pull.get("args") == args
+
+
 def model_workers(values: Document) -> list[Workload]:
     return [work for work in workloads(rendered(values=values)) if work.component in ("device", "train", "sample")]
 
