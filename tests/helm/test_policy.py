@@ -121,7 +121,10 @@ def test_a_network_policy_selects_every_pod_for_both_ways(preset: str) -> None:
 
 def test_reward_pods_reach_names_the_broker_and_the_depot_only(preset: str) -> None:
     names, broker, *depot = policy_of(preset, "reward")["spec"]["egress"]
-    assert names == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    assert names["ports"] == [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+    system, *own = names["to"]
+    assert system == {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    assert all(peer["ipBlock"]["cidr"].startswith("169.254.") for peer in own), "of the node itself"
     (peer,) = broker["to"]
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "valkey"
     assert broker["ports"] == [{"port": 6379, "protocol": "TCP"}]
