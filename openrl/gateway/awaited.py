@@ -39,6 +39,12 @@ def awaited_card(model: str, settings: Settings) -> ModelCard | None:
     return None
 
 
+def awaited_names(settings: Settings) -> list[str]:
+    """All that the listed models answer to, each once."""
+    models = settings.gateway.awaited_models
+    return list(dict.fromkeys(each for name in models for each in (name, *sorted(_aliases(name, settings)))))
+
+
 def missing_worker(queue: str, workers: Sequence[WorkerInfo], models: Iterable[str], lanes: int) -> str | None:
     """Why an op waits in `queue`, where that is because nobody takes from it; None where somebody does. `models` are
     the canonical names of those that there may be queues of."""
