@@ -64,6 +64,13 @@ def test_every_process_that_stays_is_probed(preset: str) -> None:
                 assert all(container[probe].get("httpGet", {}).get("port", "valkey") in named for probe in probes)
 
 
+def test_a_gateway_is_not_restarted_because_the_broker_is_away(preset: str) -> None:
+    (gateway,) = (work for work in workloads(rendered(preset=preset)) if work.component == "gateway")
+    (container,) = gateway.pod["containers"]
+    probes = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert probes == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+
+
 def test_what_is_written_to_lies_on_a_volume(preset: str) -> None:
     """The root file system is read-only."""
     for work, container in containers(preset):

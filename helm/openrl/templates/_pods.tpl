@@ -28,10 +28,10 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Probes of a process of OpenRL on its metrics port; a start may take so many seconds. */}}
+{{/* Probes of a process of OpenRL on its metrics port; a start may take so many seconds, until `started` (/readyz). */}}
 {{- define "openrl.probes" -}}
 startupProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: {{ .started | default "/readyz" }}, port: metrics}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: {{ max 1 (div .startSeconds 5) }}
