@@ -17,7 +17,7 @@ START, END = "<!-- values: made by helm/generate.py -->", "<!-- end of values --
 CHARTS_OWN = frozenset(
     {
         *("data_dir", "redis_url", "catalog_url", "depot_url", "base_model", "model_aliases", "flower_port", "metrics"),
-        *("gateway.host", "gateway.port", "gateway.awaited_models"),
+        *("gateway.host", "gateway.port", "gateway.awaited_models", "gateway.awaited_aliases"),
         *("worker.device", "worker.events", "worker.sandbox", "sample.vllm.tensor_parallel"),
     }
 )

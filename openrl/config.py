@@ -26,6 +26,15 @@ def _names(value: object) -> object:
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
 
 
+def _aliases(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ValueError for one that is not NAME=MODEL."""
+    for pair in pairs:
+        name, _, model = pair.partition("=")
+        if not (name and model):
+            raise ValueError(f"{pair!r} does not say of which model; write NAME=MODEL")
+    return pairs
+
+
 class Gateway(BaseModel, extra="forbid", frozen=True):
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is reached from other machines too."""
@@ -38,6 +47,8 @@ class Gateway(BaseModel, extra="forbid", frozen=True):
     awaited_models: Names = ()
     """Base models, comma-separated and named as their workers name them, that requests wait for while no worker serves
     them; requests for others are refused. `openrl serve` adds its own."""
+    awaited_aliases: Annotated[Names, AfterValidator(_aliases)] = ()
+    """Other names of these, NAME=MODEL, comma-separated: what their workers have as OPENRL_MODEL_ALIASES."""
 
 
 class Train(BaseModel, extra="forbid", frozen=True):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from celery import Celery, signals
 
 from openrl.config import Settings
+from openrl.domain.errors import LedgerUnreachable
 from openrl.domain.model import ModelCard
 from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
@@ -164,7 +165,6 @@ def _announce_and_sweep(
     here: Station, role: Role, cards: tuple[ModelCard, ...], slots: int, closing: ExitStack, health: Health
 ) -> None:
     roster = RedisRoster(here.redis)
-    bury_namesakes(here.redis, here.worker)
     info = WorkerInfo(
         id=here.worker,
         role=role,
@@ -186,7 +186,12 @@ def _announce_and_sweep(
         threading.Thread(target=announce, name="announce", daemon=True).start()
 
     def start_tickers(**_: object) -> None:
-        announce()
+        """The consumer has reached the broker. Where that is away again, the tickers tell of the worker later."""
+        try:
+            bury_namesakes(here.redis, here.worker)
+            announce()
+        except LedgerUnreachable as error:
+            log.warning("not announced yet: %s", error, extra={"action": "start"})
         tickers = (
             _ticking(closing, "announce", ANNOUNCE_SECONDS, announce),
             _ticking(closing, "sweep", SWEEP_SECONDS, lambda: sweep(here.ledger)),

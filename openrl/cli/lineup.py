@@ -29,9 +29,15 @@ def lineup(settings: Settings, base_models: Sequence[str]) -> tuple[Settings, ..
 
 def awaiting_own(settings: Settings, base_models: Sequence[str]) -> Settings:
     """Requests wait for what is served here, too, where its worker is not up."""
-    own = [model.base_model for model in lineup(settings, base_models)]
-    awaited = tuple(dict.fromkeys((*settings.gateway.awaited_models, *own)))
-    return settings.model_copy(update={"gateway": settings.gateway.model_copy(update={"awaited_models": awaited})})
+    own = lineup(settings, base_models)
+    gateway = settings.gateway
+    models = (*gateway.awaited_models, *(model.base_model for model in own))
+    pairs = (f"{alias}={model.base_model}" for model in own for alias in model.model_aliases)
+    awaited = {
+        "awaited_models": tuple(dict.fromkeys(models)),
+        "awaited_aliases": tuple(dict.fromkeys((*gateway.awaited_aliases, *pairs))),
+    }
+    return settings.model_copy(update={"gateway": gateway.model_copy(update=awaited)})
 
 
 def _require_different(names: Iterable[str]) -> None:

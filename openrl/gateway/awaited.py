@@ -20,13 +20,14 @@ TRAINS, SAMPLES = frozenset({Role.DEVICE, Role.TRAIN}), frozenset({Role.DEVICE, 
 
 def awaited_card(model: str, settings: Settings) -> ModelCard | None:
     """The card of a model that the operator listed, without bounds: the worker that comes checks every op against its
-    own. None for one that is not listed. A listed model answers to all its names in the catalogue."""
+    own. None for one that is not listed. A listed model answers to all its names in the catalogue, and to those that
+    the operator gave it."""
     for name in settings.gateway.awaited_models:
-        if _same(name, model):
-            listed = find(name)
+        aliases = _aliases(name, settings)
+        if _same(name, model) or model in aliases:
             return ModelCard(
                 name=name,
-                aliases=() if listed is None else tuple(sorted({listed.name, *listed.aliases} - {name})),
+                aliases=tuple(sorted(aliases)),
                 tokenizer_id=_tokenizer(name, settings.home),
                 architecture="",
                 vocab_size=ANY,
@@ -36,6 +37,12 @@ def awaited_card(model: str, settings: Settings) -> ModelCard | None:
                 bounded=False,
             )
     return None
+
+
+def awaited_names(settings: Settings) -> list[str]:
+    """All that the listed models answer to, each once."""
+    models = settings.gateway.awaited_models
+    return list(dict.fromkeys(each for name in models for each in (name, *sorted(_aliases(name, settings)))))
 
 
 def missing_worker(queue: str, workers: Sequence[WorkerInfo], models: Iterable[str], lanes: int) -> str | None:
@@ -53,6 +60,13 @@ def missing_worker(queue: str, workers: Sequence[WorkerInfo], models: Iterable[s
 def _any(workers: Sequence[WorkerInfo], roles: frozenset[Role], model: str | None = None) -> bool:
     fitting = (worker for worker in workers if worker.role in roles and not worker.draining)
     return any(model is None or model in {card.name for card in worker.cards} for worker in fitting)
+
+
+def _aliases(name: str, settings: Settings) -> set[str]:
+    listed = find(name)
+    pairs = (pair.partition("=") for pair in settings.gateway.awaited_aliases)
+    given = {alias for alias, _, owner in pairs if owner == name}
+    return (given | ({listed.name, *listed.aliases} if listed else set())) - {name}
 
 
 def _same(name: str, other: str) -> bool:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from openrl.cli.lineup import lineup
+from openrl.cli.lineup import awaiting_own, lineup
 from openrl.config import Settings
 from openrl.domain.errors import SettingInvalid
 
@@ -23,6 +23,16 @@ def test_of_several_base_models_each_has_its_own_aliases() -> None:
     first, second = lineup(SETTINGS.model_copy(update={"model_aliases": aliases}), ("tiny", "/models/x"))
     assert (first.base_model, first.model_aliases) == ("tiny", ("org/a", "org/c"))
     assert (second.base_model, second.model_aliases) == ("/models/x", ("org/b",))
+
+
+def test_the_gateway_waits_for_all_of_them_by_all_their_names() -> None:
+    aliased = SETTINGS.model_copy(update={"model_aliases": ("org/a=tiny", "org/b=/models/x")})
+    gateway = awaiting_own(aliased, ("tiny", "/models/x")).gateway
+    assert (gateway.awaited_models, gateway.awaited_aliases) == (
+        ("tiny", "/models/x"),
+        ("org/a=tiny", "org/b=/models/x"),
+    )
+    assert awaiting_own(SETTINGS, ()).gateway.awaited_aliases == ("org/a=tiny",)
 
 
 @pytest.mark.parametrize("alias", ["org/a", "org/a=nobody"])

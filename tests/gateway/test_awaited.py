@@ -7,10 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from openrl.config import Gateway, Settings, Train
+from openrl.config import Gateway, Settings, Train, load
+from openrl.domain.errors import SettingInvalid
 from openrl.domain.ids import WorkerId
 from openrl.domain.worker import Role, WorkerInfo
-from openrl.gateway.awaited import awaited_card, missing_worker
+from openrl.gateway.awaited import awaited_card, awaited_names, missing_worker
 from openrl.gateway.doubles import toy_gateway
 from openrl.testing import TOY_CARD
 from queues.lanes import reward_queues, sample_queues, train_queue
@@ -53,9 +54,25 @@ def test_a_listed_model_is_known_by_all_its_names(tmp_path: Path) -> None:
     assert awaited_card("org/else", settings) is None
 
 
+def test_a_model_that_is_waited_for_answers_to_the_names_that_the_operator_gave_it(tmp_path: Path) -> None:
+    wanted = Gateway(awaited_models=("tiny", "org/other"), awaited_aliases=("mine=org/other", "small=tiny"))
+    card = awaited_card("mine", Settings(data_dir=tmp_path, gateway=wanted))
+    assert card is not None
+    assert (card.name, card.aliases) == ("org/other", ("mine",))
+    listed = Settings(data_dir=tmp_path, gateway=wanted)
+    assert awaited_names(listed) == ["tiny", "small", "org/other", "mine"]
+
+
+@pytest.mark.parametrize("pair", ["mine", "=org/other", "mine="])
+def test_an_alias_that_names_no_model_is_refused(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENRL_GATEWAY__AWAITED_ALIASES", pair)
+    with pytest.raises(SettingInvalid, match="write NAME=MODEL"):
+        load()
+
+
 @pytest.fixture
 def gateway(tmp_path):
-    listed = Gateway(poll_seconds=0.1, awaited_models=("org/other",))
+    listed = Gateway(poll_seconds=0.1, awaited_models=("org/other",), awaited_aliases=("mine=org/other",))
     with toy_gateway(tmp_path, gateway=listed) as up:
         up.worker.hears = lambda bell: "other" not in bell.queue
         yield up
@@ -113,7 +130,11 @@ def test_an_op_that_a_worker_takes_is_active(gateway, http) -> None:
     assert waiting.json() == {"queue_state": "active"}
 
 
-def test_a_listed_model_is_among_those_supported_by_its_name_alone(http) -> None:
+def test_a_listed_model_is_among_those_supported_by_its_names_alone(http) -> None:
     models = http.get("get_server_capabilities").json()["supported_models"]
-    assert models[-1] == {"model_name": "org/other"}
-    assert {model["model_name"] for model in models} == {"toy", "openrl/toy", "org/other"}
+    assert models[-2:] == [{"model_name": "org/other"}, {"model_name": "mine"}]
+    assert {model["model_name"] for model in models} == {"toy", "openrl/toy", "org/other", "mine"}
+
+
+def test_a_run_of_a_model_that_is_waited_for_may_be_asked_for_by_an_alias(http) -> None:
+    assert create(http, "mine").status_code == create(http, "org/other").status_code == 200

@@ -29,6 +29,7 @@ ON: Document = {
     "autoscaling": {"kind": "keda"},
     "metrics": {"serviceMonitor": {"enabled": True}, "alerts": {"enabled": True}},
     "tracing": {"endpoint": "http://h:4318"},
+    "networkPolicy": {"tracingTo": [{"ports": [{"port": 4318}]}]},
     "depot": {"volume": {"accessMode": "ReadWriteOnce"}},
 }
 #: What is inside of the cluster, with nothing outside; and the reverse.

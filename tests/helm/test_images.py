@@ -63,6 +63,11 @@ def test_images_end_as_a_user_with_nothing_but_the_environment(target: str) -> N
     assert final[0] == f"FROM base AS {target}"
 
 
+def test_the_gpu_image_finds_a_driver_that_the_node_mounts() -> None:
+    (variables,) = (line for line in stages()["gpu"] if line.startswith("ENV"))
+    assert "LD_LIBRARY_PATH=/usr/local/nvidia/lib64" in variables.split()
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_extras_exist(target: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

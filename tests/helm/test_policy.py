@@ -42,6 +42,11 @@ def test_no_pod_shares_anything_with_its_node_or_knows_the_cluster(preset: str) 
         assert len(work.pod["containers"]) == 1, f"{work.name}: another container would see its processes"
 
 
+def test_an_upgrade_of_the_chart_alone_does_not_stop_the_broker(preset: str) -> None:
+    (valkey,) = (work for work in workloads(rendered(preset=preset)) if work.component == "valkey")
+    assert not {"helm.sh/chart", "app.kubernetes.io/version"} & valkey.labels.keys()
+
+
 def test_every_container_says_what_it_takes(preset: str) -> None:
     for work, container in containers(preset):
         resources = container["resources"]
@@ -59,6 +64,13 @@ def test_every_process_that_stays_is_probed(preset: str) -> None:
                 assert all(container[probe].get("httpGet", {}).get("port", "valkey") in named for probe in probes)
 
 
+def test_a_gateway_is_not_restarted_because_the_broker_is_away(preset: str) -> None:
+    (gateway,) = (work for work in workloads(rendered(preset=preset)) if work.component == "gateway")
+    (container,) = gateway.pod["containers"]
+    probes = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert probes == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+
+
 def test_what_is_written_to_lies_on_a_volume(preset: str) -> None:
     """The root file system is read-only."""
     for work, container in containers(preset):
@@ -71,6 +83,14 @@ def test_what_is_written_to_lies_on_a_volume(preset: str) -> None:
             path = (value or "").removeprefix("file://").removeprefix("sqlite:///")
             if path.startswith("/") and name not in ("HOME",):
                 assert any(path == place or path.startswith(f"{place}/") for place in mounted), f"{work.name}: {name}"
+
+
+def test_temporary_files_of_workers_may_fill_all_their_room(preset: str) -> None:
+    """vLLM's adapters lie there, gigabytes of them."""
+    for work, container in containers(preset):
+        if work.component in ("device", "train", "sample", "reward"):
+            places = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+            assert places["/tmp"] == places["/data"], f"{work.name}: {container['name']}"
 
 
 def test_no_secret_is_made_or_spelled_out(preset: str) -> None:
@@ -108,7 +128,10 @@ def test_a_network_policy_selects_every_pod_for_both_ways(preset: str) -> None:
 
 def test_reward_pods_reach_names_the_broker_and_the_depot_only(preset: str) -> None:
     names, broker, *depot = policy_of(preset, "reward")["spec"]["egress"]
-    assert names == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    assert names["ports"] == [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+    system, *own = names["to"]
+    assert system == {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    assert all(peer["ipBlock"]["cidr"].startswith("169.254.") for peer in own), "of the node itself"
     (peer,) = broker["to"]
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "valkey"
     assert broker["ports"] == [{"port": 6379, "protocol": "TCP"}]

@@ -28,7 +28,7 @@ def test_lint_has_nothing_to_say(preset: str) -> None:
     [
         *((preset, []) for preset in PRESETS),
         ("single-gpu", ["--set", "autoscaling.kind=keda,autoscaling.prometheus=http://prometheus:9090"]),
-        ("single-gpu", ["--set", "autoscaling.kind=hpa"]),
+        ("single-gpu", ["--set", "autoscaling.kind=hpa,autoscaling.oldestSeconds=900"]),
     ],
 )
 def test_all_resources_are_as_their_schemas_say(preset: str, options: list[str]) -> None:
@@ -52,6 +52,14 @@ def _check(text: str) -> None:
         kubernetes_validate.validate(document, KUBERNETES, strict=True)
 
 
+def test_googles_load_balancer_takes_the_ingress_and_no_keys_in_plain() -> None:
+    (ingress,) = (each for each in documents(rendered(preset="gke")) if each["kind"] == "Ingress")
+    annotations = ingress["metadata"]["annotations"]
+    assert annotations["kubernetes.io/ingress.class"] == "gce"
+    assert annotations["kubernetes.io/ingress.allow-http"] == "false"
+    assert "ingressClassName" not in ingress["spec"]
+
+
 @pytest.mark.parametrize("kind", sorted(FOREIGN))
 def test_the_schemas_of_others_refuse_what_is_wrong(kind: str) -> None:
     document = next(each for each in documents(rendered(preset="gke")) if each["kind"] == kind)
@@ -69,6 +77,19 @@ def test_alerts_can_be_read_and_each_has_a_runbook() -> None:
         assert anchor in [line.strip("# ").lower() for line in lines if line.startswith("#")]
 
 
+def test_all_volumes_of_the_release_are_watched_and_its_own_broker_only() -> None:
+    claims = "depot.volume.existingClaim=files,hub.existingClaim=weights,metrics.alerts.enabled=true"
+    (rule,) = (each for each in documents(rendered("--set", claims, preset="kind")) if each["kind"] == "PrometheusRule")
+    alerts = {each["alert"]: each["expr"] for group in rule["spec"]["groups"] for each in group["rules"]}
+    asked = re.search('persistentvolumeclaim=~"(.*?)"', alerts["OpenRLVolumeFilling"])
+    assert asked is not None
+    for claim in ("files", "weights", "openrl-depot", "data-openrl-valkey-0"):
+        assert re.fullmatch(asked[1], claim), claim
+    assert alerts["OpenRLBrokerMemory"].count('pod=~"openrl-valkey-.*"') == 2
+    for expression in alerts.values():
+        promql_parser.parse(expression)
+
+
 def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
     from openrl.gateway.metrics import QueueCollector
 
@@ -78,9 +99,35 @@ def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
     assert asked <= told
 
 
-def test_an_autoscaler_selects_by_what_a_rule_records() -> None:
+def test_a_series_that_is_away_is_no_zero_and_one_of_another_release_no_demand() -> None:
+    """KEDA takes an empty answer of Prometheus' for a zero by default: workers would go while the broker is away."""
+    told = "autoscaling.kind=keda,autoscaling.prometheus=http://prometheus:9090"
+    for each in documents(rendered("--set", told, preset="single-gpu")):
+        for trigger in each["spec"]["triggers"] if each["kind"] == "ScaledObject" else ():
+            promql_parser.parse(trigger["metadata"]["query"])
+            assert 'namespace="rl"' in trigger["metadata"]["query"]
+            assert trigger["metadata"]["ignoreNullValues"] == "false"
+
+
+def test_the_age_of_the_oldest_counts_where_it_is_asked_for() -> None:
+    def targets(*options: str) -> dict[str, str]:
+        found = documents(rendered("--set", ",".join(("autoscaling.kind=keda", *options)), preset="kind"))
+        scaled = {each["metadata"]["name"]: each["spec"] for each in found if each["kind"] == "ScaledObject"}
+        asked = [trigger["metadata"] for trigger in scaled["openrl-device-tiny"]["triggers"]]
+        return {each["valueLocation"]: each["targetValue"] for each in asked}
+
+    demand = {f'openrl_queue_demand{{kind="{kind}",base_model="tiny"}}': "16" for kind in ("train", "sample")}
+    oldest = {f'openrl_queue_oldest_seconds{{kind="{kind}",base_model="tiny"}}': "900" for kind in ("train", "sample")}
+    assert targets() == demand
+    assert targets("autoscaling.oldestSeconds=900") == demand | oldest
+
+
+@pytest.mark.parametrize(("oldest", "count"), [(0, 3), (900, 6)])
+def test_an_autoscaler_selects_by_what_a_rule_records(oldest: int, count: int) -> None:
     """Names of models are no label values of Kubernetes'."""
-    found = documents(rendered("--set", "autoscaling.kind=hpa", preset="single-gpu"))
+    found = documents(
+        rendered("--set", f"autoscaling.kind=hpa,autoscaling.oldestSeconds={oldest}", preset="single-gpu")
+    )
     (rule,) = (each for each in found if each["kind"] == "PrometheusRule")
     recorded = [each for group in rule["spec"]["groups"] for each in group["rules"]]
     for record in recorded:
@@ -91,7 +138,7 @@ def test_an_autoscaler_selects_by_what_a_rule_records() -> None:
         if each["kind"] == "HorizontalPodAutoscaler"
         for metric in each["spec"]["metrics"]
     ]
-    assert len(asked) == 3, "training and sampling of the device worker, and rewards"
+    assert len(asked) == count, "training and sampling of the device worker, and rewards"
     for metric in asked:
         labels = metric["selector"]["matchLabels"]
         assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", value) for value in labels.values())

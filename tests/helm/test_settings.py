@@ -130,8 +130,41 @@ def test_gpus_are_processes_of_a_train_worker_and_tensor_parallel_of_a_sample_wo
     )
 
 
+@pytest.mark.parametrize(("accepted", "args"), [(False, None), (True, ["--accept-terms"])])
+def test_terms_are_agreed_to_by_the_operator_alone(accepted: bool, args: list[str] | None) -> None:
+    model = {"name": "gemma3-270m", "pull": True, "acceptTerms": accepted, "device": {"gpus": 0}}
+    (worker,) = model_workers(merged(ON, {"models": [model]}))
+    (pull,) = worker.pod["initContainers"]
+    assert pull["command"] == ["openrl", "models", "pull", "gemma3-270m"]
+    assert pull.get("args") == args
+
+
 def model_workers(values: Document) -> list[Workload]:
     return [work for work in workloads(rendered(values=values)) if work.component in ("device", "train", "sample")]
+
+
+def test_requests_wait_for_models_by_all_their_names_and_within_the_widest_bounds() -> None:
+    def gateway(*models: Document, **settings: object) -> dict[str, str | None]:
+        text = rendered(values=merged(ON, {"models": [*models], "settings": settings}))
+        (found,) = (work for work in workloads(text) if work.component == "gateway")
+        return environment(found.pod["containers"][0])
+
+    small = {"name": "a", "aliases": ["x", "z"], "train": {}, "settings": {"train": {"max_lora_rank": 8}}}
+    full = {"name": "b", "train": {"settings": {"train": {"full_runs": True}}}}
+    assert gateway(small)["OPENRL_GATEWAY__AWAITED_ALIASES"] == "x=a,z=a"
+    assert gateway(small)["OPENRL_TRAIN__MAX_LORA_RANK"] == "8"
+    assert "OPENRL_TRAIN__FULL_RUNS" not in gateway(small)
+    both = gateway(small, full, train={"pack_tokens": 7})
+    assert both["OPENRL_TRAIN__MAX_LORA_RANK"] == str(Settings().train.max_lora_rank)
+    assert both["OPENRL_TRAIN__FULL_RUNS"] == "true"
+    assert both["OPENRL_TRAIN__PACK_TOKENS"] == "7"
+    assert not {name for name in gateway(full | {"train": {}}) if name.startswith("OPENRL_TRAIN")}
+
+
+def test_a_pod_has_longer_than_its_drain() -> None:
+    drain = int(Settings().worker.drain_seconds)
+    assert "graceSeconds" in refused("--set", f"reward.graceSeconds={drain}")
+    assert rendered("--set", f"reward.graceSeconds={drain + 1}", preset="kind")
 
 
 def test_requests_wait_for_every_model() -> None:

@@ -102,7 +102,7 @@ def test_every_switch_changes_something() -> None:
     switches += [("autoscaling.kind", "none"), ("workers.all.gpus", 2), ("gateway.replicas", 3)]
     for path, value in switches:
         base = merged(ON, OUTSIDE if path == "gateway.replicas" else INSIDE)
-        base["networkPolicy"] = {"depotTo": [{"ports": [{"port": 443}]}]}
+        base["networkPolicy"]["depotTo"] = [{"ports": [{"port": 443}]}]
         other = copy.deepcopy(base)
         put(other, path, not get(base, path) if isinstance(get(base, path), bool) else value)
         assert rendered(values=base) != rendered(values=other), path
@@ -128,8 +128,16 @@ def test_every_switch_changes_something() -> None:
             ["models[0].name=a/x", "models[0].train=null", "models[1].name=b/x", "models[1].train=null"],
             "openrl-train-x",
         ),
+        (["models[0].name=/models/ä/", "models[0].train=null"], "give it an id"),
         (["autoscaling.kind=hpa", "workers.all.minReplicas=0"], "set it to 1, or autoscaling.kind=keda"),
-        (["autoscaling.kind=hpa", "reward.minReplicas=0"], "reward.minReplicas is 0"),
+        (["workers.all.minReplicas=0"], "nothing scales up from there with autoscaling.kind=none"),
+        (["autoscaling.kind=hpa", "reward.minReplicas=0"], "reward: minReplicas is 0"),
+        (["autoscaling.kind=keda", "workers.device.minReplicas=5"], "maxReplicas is 4 and minReplicas 5"),
+        (["reward.graceSeconds=10"], "reward: graceSeconds is 10, and settings.worker.drain_seconds"),
+        (["settings.worker.drain_seconds=120"], "the device worker of tiny: graceSeconds is 120"),
+        (["gateway.leaveSeconds=28"], "raise graceSeconds to 38 or more"),
+        (["tracing.endpoint=http://h:4318"], "networkPolicy.tracingTo is empty"),
+        (["settings.reward.webhook_urls={https://h/v1}"], "networkPolicy.rewardTo is empty"),
     ],
 )
 def test_values_that_cannot_be_are_refused_with_what_to_do(options: list[str], told: str) -> None:
@@ -137,6 +145,13 @@ def test_values_that_cannot_be_are_refused_with_what_to_do(options: list[str], t
     values = None if not models else {"models": named(options)}
     rest = [argument for each in options if "models" not in each for argument in ("--set", each)]
     assert told in refused(*rest, values=values)
+
+
+def test_a_name_is_of_one_model() -> None:
+    models = [{"name": "a", "aliases": ["b"], "train": {}}, {"name": "b", "train": {}}]
+    assert "b is a name of both a and b" in refused(values={"models": models})
+    two = [{"name": "a", "aliases": ["x"], "id": id, "sample": {"gpuType": id}} for id in ("l4", "h100")]
+    assert "openrl-sample-h100" in rendered(preset="kind", values={"models": two}), "workers of two kinds of one model"
 
 
 def named(options: list[str]) -> list[Document]:

@@ -28,10 +28,10 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Probes of a process of OpenRL on its metrics port; a start may take so many seconds. */}}
+{{/* Probes of a process of OpenRL on its metrics port; a start may take so many seconds, until `started` (/readyz). */}}
 {{- define "openrl.probes" -}}
 startupProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: {{ .started | default "/readyz" }}, port: metrics}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: {{ max 1 (div .startSeconds 5) }}
@@ -58,7 +58,7 @@ tolerations: {{ toJson . }}
 {{/* Mounts that every process of OpenRL has; the depot's where it is a volume. */}}
 {{- define "openrl.mounts" -}}
 - {name: data, mountPath: /data}
-- {name: tmp, mountPath: /tmp}
+- {name: data, mountPath: /tmp, subPath: tmp}
 {{- if not .Values.depot.url }}
 - {name: depot, mountPath: /depot, subPath: depot}
 {{- end }}
@@ -74,7 +74,6 @@ tolerations: {{ toJson . }}
 {{/* (dict "root" $ "scratch" "2Gi") */}}
 {{- define "openrl.volumes" -}}
 - {name: data, emptyDir: {sizeLimit: {{ .scratch }}}}
-- {name: tmp, emptyDir: {sizeLimit: 2Gi}}
 {{- if not .root.Values.depot.url }}
 - {name: depot, persistentVolumeClaim: {claimName: {{ .root.Values.depot.volume.existingClaim | default (printf "%s-depot" (include "openrl.name" .root)) }}}}
 {{- end }}

@@ -5,6 +5,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from openrl.gateway.awaited import awaited_names
 from openrl.gateway.call import Call, answered, json_response
 from openrl.gateway.limits import read_body
 
@@ -50,7 +51,7 @@ def _client_config(call: Call) -> Response:
 
 
 def _capabilities(call: Call) -> Response:
-    """Of a model that is waited for nothing but its name is known."""
+    """Of a model that is waited for nothing but its names are known."""
     models: list[dict[str, Any]] = [
         {
             "model_name": name,
@@ -62,5 +63,5 @@ def _capabilities(call: Call) -> Response:
         for name in (card.name, *card.aliases)
     ]
     told = {model["model_name"] for model in models}
-    awaited = [{"model_name": name} for name in call.services.settings.gateway.awaited_models if name not in told]
+    awaited = [{"model_name": name} for name in awaited_names(call.services.settings) if name not in told]
     return json_response({"supported_models": models + awaited})

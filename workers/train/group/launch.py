@@ -12,6 +12,10 @@ from openrl.domain.errors import SettingInvalid
 from openrl.machine import usable_cores
 from workers.train.group.place import check_group, place_in
 
+#: That the ranks have to end once they are told to stop. Whoever tells them sets the bound (Kubernetes'
+#: terminationGracePeriodSeconds): the launcher's own is half a minute, and would cut off a drain in its snapshots.
+STOP_SECONDS = 3600
+
 
 def launch(role: str, processes: int, train: Train) -> int:
     """A worker of `processes` processes, none of which is this one. When one of them dies the others are ended too.
@@ -22,6 +26,7 @@ def launch(role: str, processes: int, train: Train) -> int:
     if place_in(os.environ) is not None:
         raise SettingInvalid("--processes", "torchrun has started a group already; leave --processes away")
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // processes)))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(STOP_SECONDS))
     logging.getLogger("torch.distributed").setLevel(logging.WARNING)
     command = ["--standalone", f"--nproc-per-node={processes}", "--module", "openrl.cli.main", "worker", role]
     arguments = parse_args(command)  # type: ignore[no-untyped-call]

@@ -1,8 +1,11 @@
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
+from torch.distributed.run import config_from_args
 
 from openrl.config import Train
 from openrl.domain.errors import SettingInvalid
-from workers.train.group.launch import exit_status, launch
+from workers.train.group import launch as module
+from workers.train.group.launch import STOP_SECONDS, exit_status, launch
 
 
 def test_the_lowest_rank_that_ended_by_itself_tells_why() -> None:
@@ -33,3 +36,13 @@ def test_a_group_does_not_start_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "here")
     with pytest.raises(SettingInvalid, match="leave --processes away"):
         launch("train", 2, Train())
+
+
+def test_the_launcher_leaves_a_drain_the_time_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.os, "environ", {})
+    started: list[LaunchConfig] = []
+    monkeypatch.setattr(module, "run", lambda arguments: started.append(config_from_args(arguments)[0]))
+    assert launch("train", 2, Train()) == 0
+    (config,) = started
+    assert config.nproc_per_node == 2
+    assert config.shutdown_timeout == STOP_SECONDS
