@@ -108,7 +108,7 @@ def test_who_gives_up_waiting_takes_no_place(make):
     crowd = [engine.submit(ask()) for _ in range(20)]
     while len(fake.asked) < 4:
         time.sleep(0.01)
-    for future in crowd[2:18]:  # two that are in and the first of those that wait
+    for future in [*crowd[4:18], *crowd[2:4]]:  # those that wait, then two that are in
         engine.cancel(future)
     while len(fake.asked) < 6:
         time.sleep(0.01)
