@@ -104,7 +104,7 @@ def report(
     record: RecordOption = None,
     out: Annotated[Path | None, typer.Option(help="RECORD/report.html unless given.", show_default=False)] = None,
 ) -> None:
-    """Write one HTML page with the tree of attempts, their differences, curves and logs. It needs no network to show."""
+    """Write one HTML page: the tree of attempts, their differences, curves and logs. It needs no network to show."""
     from autoresearch import config
     from autoresearch import report as reports
     from autoresearch.store import Record

@@ -45,6 +45,8 @@ class Metric(Part):
     problems: str | None = Field(
         None, description="a JSON file in {out} with the score of each held-out problem, by its name or place"
     )
+    problems_at: str | None = Field(None, description="the key of that file under which the scores lie, if not on top")
+    problem_score: str | None = Field(None, description="the key of each problem's score, where problems are objects")
     curve: str | None = Field(None, description="a JSONL file in {out} with a line for each step, for the report")
     curve_key: str = Field("reward", description="the number in each of its lines to draw")
 

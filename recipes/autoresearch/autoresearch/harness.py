@@ -168,7 +168,7 @@ class Harness:
 
 
 def best_of(attempts: dict[int, Attempt], mode: verdicts.Mode) -> Attempt | None:
-    """The attempt whose mean is best, of those that were kept if any were; None where none beats the unchanged target."""
+    """Whose mean is best, of those that were kept if any were; None where none beats the unchanged target."""
     usable = [one for one in attempts.values() if one.usable() and one.number != 0 and one.metric() is not None]
     usable = [one for one in usable if one.outcome == "kept"] or usable
     sign = 1 if mode == "max" else -1

@@ -18,7 +18,7 @@ def run(seed: int, metric: Metric, log: Path, out: Path, seconds: float) -> Run:
     return Run(
         seed=seed,
         metric=value(metric.name, tail(log)),
-        problems=problems(out / metric.problems) if metric.problems else None,
+        problems=problems(out / metric.problems, metric.problems_at, metric.problem_score) if metric.problems else None,
         curve=curve(out / metric.curve, metric.curve_key) if metric.curve else [],
         seconds=round(seconds, 3),
     )
@@ -41,18 +41,23 @@ def value(name: str, said: str) -> float:
     return _number(found[-1], f"the line `{name}: {found[-1]}`")
 
 
-def problems(path: Path) -> dict[str, float]:
-    """Scores by the problem's name, or by its place where the file holds a list."""
+def problems(path: Path, at: str | None = None, score: str | None = None) -> dict[str, float]:
+    """Scores by the problem's name, or by its place where the file holds a list. `at` is the key they lie under, and
+    `score` that of a problem's number, if any."""
     told = _json(path)
-    if isinstance(told, dict):
-        pairs = list(told.items())
-    elif isinstance(told, list):
-        pairs = [(str(place), one) for place, one in enumerate(told)]
-    else:
+    if at is not None:
+        told = _under(told, at, path.name)
+    if isinstance(told, list):
+        told = dict(enumerate(told))
+    if not isinstance(told, dict) or not told:
         raise Crashed(f"{path.name} holds neither a list nor an object of scores")
-    if not pairs:
-        raise Crashed(f"{path.name} holds no problem")
-    return {str(name): _number(one, f"problem {name} of {path.name}") for name, one in pairs}
+    where = f"of {path.name}"
+    return {
+        str(name): _number(
+            one if score is None else _under(one, score, f"problem {name} {where}"), f"problem {name} {where}"
+        )
+        for name, one in told.items()
+    }
 
 
 def curve(path: Path, key: str) -> list[float]:
@@ -72,6 +77,12 @@ def _json(path: Path) -> Any:
         raise Crashed(f"it wrote no {path.name}") from None
     except ValueError as error:
         raise Crashed(f"{path.name} is no JSON: {error}") from None
+
+
+def _under(told: Any, key: str, where: str) -> Any:
+    if not isinstance(told, dict) or key not in told:
+        raise Crashed(f"{where} has no {key!r}")
+    return told[key]
 
 
 def _number(told: object, where: str) -> float:

@@ -68,11 +68,11 @@ class Worktrees:
 
     def take(self, place: Path, base: str, name: str, editable: list[str], scratch: list[str]) -> str:
         """A commit of what was edited at this place. Raises Refused where that is nothing, or more than may be."""
-        changes = [
-            change
-            for change in self._changes(self.tree(base), self._tree_of(place, everything=True))
-            if not _among(change.path, scratch)
-        ]
+        try:
+            found = self._changes(self.tree(base), self._tree_of(place, everything=True))
+        except ResearchError as error:
+            raise Refused(f"what it left cannot be read: {error}") from None
+        changes = [change for change in found if not _among(change.path, scratch)]
         strangers = sorted(change.path for change in changes if not _may(change, editable))
         if strangers:
             raise Refused(

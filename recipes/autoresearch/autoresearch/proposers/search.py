@@ -18,7 +18,7 @@ LEARNED = (TrialState.COMPLETE, TrialState.FAIL)
 
 class Search:
     def __init__(self, research: Research, base: str, database: Path, known: list[Attempt]) -> None:
-        """`known`: attempts of earlier starts. Trials that none of them has were lost with a harness: they have failed."""
+        """`known`: attempts of earlier starts. Trials that none of them has were lost, and are told as failed."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space = {name: _distribution(setting) for name, setting in research.space.items()}
         self._defaults = {name: _plain(setting, setting.default) for name, setting in research.space.items()}
