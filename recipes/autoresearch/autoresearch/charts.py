@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -83,6 +84,8 @@ def _svg(figure: Figure, axes: object) -> str:
 
 
 def _plain_svg(figure: Figure) -> str:
+    """The same picture gives the same text."""
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "autoresearch"}):
+        figure.savefig(out, format="svg", metadata={"Date": None})
     return out.getvalue()
