@@ -41,7 +41,7 @@ class Score:
 
 def score(text: str, problem: Problem) -> Score:
     """What a reply is worth. Its query is what stands in the last ```sql fence, else all of it."""
-    query = inside(text)
+    query = inside(text).lstrip("; \n")
     alike = similarity(query, problem.gold)
     database = built(problem)
     try:

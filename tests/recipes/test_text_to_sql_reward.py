@@ -1,5 +1,6 @@
 """The reward of the recipe text_to_sql, where it is computed locally."""
 
+import random
 import sqlite3
 import threading
 import time
@@ -8,13 +9,31 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from workers.reward.functions import sql_execution
 
 SCHEMA = "CREATE TABLE city (name TEXT, country TEXT, people INTEGER);"
 ROWS = {"city": [["Oslo", "Norway", 700], ["Bergen", "Norway", 280], ["Rome", "Italy", 2800], ["Milan", "Italy", 1400]]}
 GOLD = "SELECT name FROM city WHERE people > 500"
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+WORDS = (*" ;'(%-*", "DISTINCT ", " OR 1", " LIMIT 2", " DESC", "```sql\n", "VACUUM", "EXPLAIN ", "SELECT 1;", "--")
+    "",
+    " ",
+    ";",
+    "'",
+    "(",
+    "DISTINCT ",
+    " OR 1",
+    " LIMIT 2",
+    " DESC",
+    "\n```sql\n",
+    "VACUUM",
+    "EXPLAIN ",
+    "SELECT 1;",
+    "--",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +49,7 @@ def problem(text_to_sql: SimpleNamespace) -> Any:
         ("select c.name as n from city c where not c.people <= 500 order by n", True, True),
         (f"Sure:\n```sql\n{GOLD}\n```\nThis works.", True, True),
         (f"```\n{GOLD}", True, True),
+        (f";\n{GOLD}", True, True),
         (f"```sql\nSELECT 1\n```\n```sql\n{GOLD}\n```", True, True),
         ("SELECT name FROM city", False, True),
         ("SELECT name, people FROM city WHERE people > 500", False, True),
@@ -178,3 +198,15 @@ def test_any_text_has_a_score(text_to_sql: SimpleNamespace, problem: Any, text: 
     score = text_to_sql.reward.score(text, problem)
     assert 0.0 <= score.similarity <= 1.0
     assert score.compiles or not score.match
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 50), cut=st.integers(0, 200), word=st.sampled_from(WORDS), level=st.integers(1, 4))
+def test_the_service_s_reward_function_says_the_same(
+    text_to_sql: SimpleNamespace, seed: int, cut: int, word: str, level: int
+) -> None:
+    """Of the gold query, changed at any place."""
+    problem = text_to_sql.problems.draw(random.Random(seed), level=level)
+    for text in (problem.gold[:cut] + word + problem.gold[cut:], problem.gold[:cut] + word, word + problem.gold[cut:]):
+        here, there = text_to_sql.reward.score(text, problem), sql_execution.score(text, problem.context(), {})
+        assert (here.match, here.compiles) == (there.value == 1.0, there.parts["parsed"] == 1.0), text
