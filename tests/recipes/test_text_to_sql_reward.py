@@ -19,21 +19,6 @@ ROWS = {"city": [["Oslo", "Norway", 700], ["Bergen", "Norway", 280], ["Rome", "I
 GOLD = "SELECT name FROM city WHERE people > 500"
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 WORDS = (*" ;'(%-*", "DISTINCT ", " OR 1", " LIMIT 2", " DESC", "```sql\n", "VACUUM", "EXPLAIN ", "SELECT 1;", "--")
-    "",
-    " ",
-    ";",
-    "'",
-    "(",
-    "DISTINCT ",
-    " OR 1",
-    " LIMIT 2",
-    " DESC",
-    "\n```sql\n",
-    "VACUUM",
-    "EXPLAIN ",
-    "SELECT 1;",
-    "--",
-)
 
 
 @pytest.fixture(scope="module")
