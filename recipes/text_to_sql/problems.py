@@ -45,7 +45,7 @@ class Problem:
 
 def draw(rng: random.Random, *, unseen: bool = False, level: int | None = None) -> Problem:
     """A fresh problem; `unseen` takes it from the databases held out of training."""
-    level = level or rng.randint(1, 4)
+    level = level or rng.choice(tuple(LEVELS))
     while True:
         database = rng.choice(UNSEEN if unseen else SEEN)
         scene = Scene(rng, database, database.rows(rng))
@@ -58,7 +58,7 @@ def problems(count: int, seed: int, *, unseen: bool = False) -> list[Problem]:
     """So many problems, the levels in turn; no two have the same question about the same database."""
     rng, found = random.Random(f"{seed} {unseen}"), dict[tuple[str, str], Problem]()
     while len(found) < count:
-        problem = draw(rng, unseen=unseen, level=len(found) % 4 + 1)
+        problem = draw(rng, unseen=unseen, level=len(found) % len(LEVELS) + 1)
         found.setdefault((problem.database, problem.question), problem)
     return list(found.values())
 

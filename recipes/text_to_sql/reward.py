@@ -15,13 +15,14 @@ from typing import Any
 from problems import Problem
 
 SECONDS = 1.0  #: of the processor, for one query
-MOST_ROWS = 10_000
+MOST_ROWS = 1_000
 STEPS = 2_000  #: of SQLite's machine between two looks at the clock
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_FUNCTION}
 LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: 4_000_000,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: 100,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
 ASIDE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -40,7 +41,7 @@ class Score:
 
 def score(text: str, problem: Problem) -> Score:
     """What a reply is worth. Its query is what stands in the last ```sql fence, else all of it."""
-    query = inside(text)
+    query = inside(text).lstrip("; \n")
     alike = similarity(query, problem.gold)
     database = built(problem)
     try:
@@ -79,12 +80,11 @@ def only_reading(action: int, first: str | None, second: str | None, *_: str | N
 
 
 def compiles(database: sqlite3.Connection, query: str) -> bool:
-    """Whether SQLite would run it; nothing is run."""
+    """Whether SQLite would run it, and it would answer rows; nothing is run."""
     try:
-        database.execute(f"EXPLAIN {query}").close()
+        return any(step[1] == "ResultRow" for step in database.execute(f"EXPLAIN {query}"))
     except (sqlite3.Error, sqlite3.Warning, ValueError):
         return False
-    return True
 
 
 def rows(database: sqlite3.Connection, query: str) -> Answer | None:

@@ -662,14 +662,14 @@ UNSEEN = (
         table(
             "agency",
             "agency agencies",
-            agency="Astra Cosmos Helix Nova Stellar Zenith Orbital",
+            agency="Andromeda Cosmos Helix Nova Stellar Zenith Orbital",
             headquarters=UNSEEN_CITIES,
             launches=range(2, 300),
         ),
         table(
             "satellite",
             "satellite satellites",
-            callsign="Anik Beidou Cosmo Echo Galaxy Iris Jason Landsat Meteo Pallas Terra",
+            callsign="Anik Beidou Cosmo Explorer Galaxy Iris Jason Landsat Meteo Pallas Sputnik",
             purpose="weather military research navigation",
             altitude=range(200, 36000, 100),
             lifetime=range(1, 30),
