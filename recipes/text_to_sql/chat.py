@@ -6,8 +6,8 @@ MARK = "SELECT"  #: a reply whose end is looked for, to see what the template cl
 
 
 class Chat:
-    """Wraps a tokenizer. A model without a chat template (one that is not instruction-tuned) reads the messages' text, a
-    line each, and closes a reply with its end of text."""
+    """Wraps a tokenizer. A model without a chat template (one that is not instruction-tuned) reads the texts of the
+    messages, a line each, and closes a reply with its end of text."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

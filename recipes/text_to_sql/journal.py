@@ -1,7 +1,7 @@
 """What a run has written down: its metrics, its evaluations, and where it would go on.
 
-`state.json` is written last and whole, after what it speaks of; whatever else lies in the folder by then and is newer is
-of steps that will be taken again.
+`state.json` is written whole, after what it speaks of. What lies in the folder and is newer is of steps that will be
+taken again.
 """
 
 import json

@@ -39,6 +39,7 @@ class Run:
         self.scorer: Scorer = scorer(options.rewards, options.base_url)
         self.trainer: tinker.TrainingClient
         self.chat: Chat
+        self._rest = tinker.RestClient(base_url=options.base_url)
         self._began = time.monotonic() - journal.state.seconds
         self._bars = {stage: progress.add_task(stage, total=options.steps(stage), told="") for stage in options.stages}
 
@@ -189,7 +190,7 @@ class Run:
         stale = before.weights if before.stage == stage else None
         self.journal.save(stage=stage, step=done, weights=saved.path, seconds=self.seconds)
         if stale:
-            await self.service.create_rest_client().delete_checkpoint_from_tinker_path(stale)
+            await self._rest.delete_checkpoint_from_tinker_path(stale)
 
     def _tell(self, line: dict[str, Any], told: str) -> None:
         self.journal.add(line | {"at_seconds": round(self.seconds, 1)})
