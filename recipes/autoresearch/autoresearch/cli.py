@@ -80,7 +80,11 @@ def run(
     with Rows(console, plan.budget.attempts + 1, done) as rows:
         other = Record(like) if like else None
         with starting.harness(plan, place.folder, kept, rows, other) as harness:
-            asyncio.run(starting.carry_out(harness))
+            try:
+                asyncio.run(starting.carry_out(harness))
+            except KeyboardInterrupt:
+                print("stopped; the same command goes on from here", file=sys.stderr)
+                raise typer.Exit(130) from None
     reports.write(plan, place.folder, kept)
     console.print(summary.table(plan, kept.attempts()))
     _tell(summary.lines(plan, kept) | {"report": str(kept.report)})
@@ -120,9 +124,6 @@ def main() -> None:
     except ResearchError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
 
 
 def _existing(record: "Record") -> "Record":
