@@ -110,7 +110,8 @@ class Research(Part):
 
     command: list[str] = Field(min_length=1, description="the target's program and its arguments, a list")
     environment: list[str] = Field(
-        default_factory=list, description="variables that the command sees: names, or NAME=value"
+        default_factory=list,
+        description="variables that the command sees: names, or NAME=value with {record} for the record's folder",
     )
     editable: list[str] = Field(default_factory=list, description="the files that an agent may change, as patterns")
     scratch: list[str] = Field(

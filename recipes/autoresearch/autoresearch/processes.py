@@ -52,14 +52,15 @@ class Mark:
         return SEPARATOR.join((self.record, self.start, self.attempt))
 
 
-def environment(names: Sequence[str], key: str) -> dict[str, str]:
-    """The variables that were named, and PATH. Raises ResearchError where one is not set."""
+def environment(names: Sequence[str], key: str, record: Path) -> dict[str, str]:
+    """The variables that were named, and PATH. {record} in a value is the record's folder: for a cache that attempts
+    share. Raises ResearchError where one is not set."""
     chosen = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in names:
         name, given, value = name.partition("=")
         if not given and name not in os.environ:
             raise ResearchError(f"`{key}` names {name}, which is not set here: export it, or take it out of the list")
-        chosen[name] = value if given else os.environ[name]
+        chosen[name] = value.replace("{record}", str(record)) if given else os.environ[name]
     return chosen
 
 

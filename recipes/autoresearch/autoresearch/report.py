@@ -2,6 +2,7 @@
 escaped, and the page forbids itself to run or to fetch anything."""
 
 import base64
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,34 +18,44 @@ _DIFF_CHARACTERS = 100_000
 
 
 def write(research: Research, folder: Path, record: Record, out: Path | None = None) -> Path:
-    """Returns where the page lies."""
+    """Returns where the page lies; the record gets its first pictures as a PNG too."""
     path = out or record.report
     write_text(path, page(research, folder, record))
+    wanted = ("Attempts", "Confirmation")
+    draws = [draw for heading, draw in _pictures(research, record) if heading in wanted]
+    (record.folder / "picture.png").write_bytes(charts.png(*draws))
     return path
 
 
 def page(research: Research, folder: Path, record: Record) -> str:
     attempts = record.attempts()
     found = record.confirmation()
-    winner = found.winner if found else None
-    metric = research.metric
-    pictures = [
-        ("Figures", charts.figures(attempts, metric.name, metric.mode)),
-        ("Curves", charts.curves(attempts, winner, metric.curve_key)),
-        ("Confirmation on fresh seeds", charts.confirmation(found, metric.name) if found else None),
-    ]
     environment = Environment(loader=PackageLoader("autoresearch", "."), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     return environment.get_template("report.html.j2").render(
         name=folder.resolve().name,
         program=(folder / PROGRAM).read_text(errors="replace"),
-        metric=metric,
+        metric=research.metric,
         lines=summary.lines(research, record),
-        pictures=[(name, _uri(svg)) for name, svg in pictures if svg],
+        pictures=[(heading, _uri(charts.svg(draw))) for heading, draw in _pictures(research, record)],
         attempts=[_told(attempt, record) for attempt in attempts],
         children=_children(attempts),
-        winner=winner,
+        winner=found.winner if found else None,
     )
+
+
+def _pictures(research: Research, record: Record) -> list[tuple[str, charts.Draw]]:
+    """Under their headings."""
+    tried, found, metric = record.attempts(), record.confirmation(), research.metric
+    pictures: list[tuple[str, charts.Draw]] = [
+        ("Attempts", partial(charts.attempts, tried=tried, metric=metric.name, mode=metric.mode))
+    ]
+    if found is not None:
+        pictures.append(("Confirmation", partial(charts.confirmation, found=found, metric=metric.name)))
+    if charts.has_curves(tried):
+        winner = found.winner if found else None
+        pictures.append(("Curves", partial(charts.curves, tried=tried, winner=winner, what=metric.curve_key)))
+    return pictures
 
 
 def _told(attempt: Attempt, record: Record) -> dict[str, object]:

@@ -33,9 +33,9 @@ def harness(
 
     Raises ResearchError where the folder is another than the one the record is about, or another harness works on it.
     """
-    processes.environment(research.environment, "environment")
+    processes.environment(research.environment, "environment", record.folder)
     if research.agent:
-        processes.environment(research.agent.environment, "agent.environment")
+        processes.environment(research.agent.environment, "agent.environment", record.folder)
     with record.locked():
         mark = Mark.fresh(record.folder)
         processes.kill_earlier(mark)

@@ -61,7 +61,7 @@ class Target:
         return await processes.run(
             command,
             cwd=place,
-            variables=processes.environment(self.research.environment, "environment"),
+            variables=processes.environment(self.research.environment, "environment", self.record.folder),
             home=log.with_suffix(".home"),
             log=log,
             seconds=seconds,

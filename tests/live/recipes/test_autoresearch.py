@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import tinker
 from living import sdk_environment, wait_for
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -155,6 +156,37 @@ def test_it_stops_at_ctrl_c_with_a_word_on_how_to_go_on(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130 and "the same command goes on from here" in said and "Traceback" not in said
     assert not of_record(place / "record")
+
+
+@pytest.fixture(scope="module")
+def text_to_sql(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example beside a recipe text_to_sql, with runs of one update of four replies."""
+    recipes = tmp_path_factory.mktemp("smoke") / "recipes"
+    place = recipes / "autoresearch" / "examples"
+    shutil.copytree(RECIPE / "examples", place, ignore=shutil.ignore_patterns("record*"))
+    (recipes / "text_to_sql").symlink_to(RECIPE.parent / "text_to_sql")
+    quick = '"--steps", "1", "--rollouts", "4", "--eval-problems", "3", "--seed"'
+    for toml in (place / "text_to_sql").glob("*.toml"):
+        toml.write_text(toml.read_text().replace('"--seed"', quick).replace("confirm_seeds = 5", "confirm_seeds = 1"))
+    return place / "text_to_sql"
+
+
+@pytest.mark.parametrize(
+    ("toml", "outcomes"), [("autoresearch.toml", {}), ("autoresearch-agent.toml", {2: "crashed", 3: "refused"})]
+)
+def test_attempts_on_text_to_sql_share_one_server(
+    server: Server, text_to_sql: Path, toml: str, outcomes: dict[int, str]
+) -> None:
+    service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
+    state = service.create_lora_training_client("tiny", rank=4, train_unembed=False).save_state("sft").result().path
+    where = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": server.api_key, "SFT_STATE": state}
+    told = start("run", str(text_to_sql / toml), "--attempts", "3", "--at-once", "3", **where)
+    found = attempts(Path(told["report"]).parent)
+    for number in range(4):
+        wanted = outcomes.get(number, "dropped" if number else "kept")
+        assert found[number]["outcome"] == wanted, found[number]["reason"]
+    runs = found[0]["runs"]
+    assert len(runs) == 2 and all(len(run["problems"]) == 3 and len(run["curve"]) == 1 for run in runs)
 
 
 def test_it_installs_as_a_program(tmp_path: Path) -> None:

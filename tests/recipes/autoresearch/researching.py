@@ -38,3 +38,15 @@ print(f"score: {sum(scores) / 4}")
 """
 
 Folder = Callable[..., Path]
+
+
+def research_folder(place: Path, more: str = SPACE, toml: str = TOML, **files: str) -> Path:
+    """More of the toml comes as text, other files by name, with two underscores for the dot."""
+    place.mkdir()
+    (place / "autoresearch.toml").write_text(toml + more)
+    (place / "program.md").write_text("Make it better.\n")
+    (place / "settings.json").write_text('{"lr": 0.1}\n')
+    (place / "target.py").write_text(TARGET)
+    for name, text in files.items():
+        (place / name.replace("__", ".")).write_text(text)
+    return place

@@ -47,12 +47,21 @@ def test_a_program_sees_what_was_named_and_places_of_its_own(tmp_path: Path, mon
     monkeypatch.setenv("SECRET", "mine")
     monkeypatch.setenv("NAMED", "yours")
     code = "import os, sys, json; print(json.dumps(dict(os.environ))); print(sys.stdin.read())"
-    variables = processes.environment(["NAMED", "FIXED=a=b"], "environment")
+    variables = processes.environment(["NAMED", "FIXED=a=b", "CACHE={record}/c"], "environment", Path("/r"))
     ending, said = run(tmp_path, code, **variables)
     seen = json.loads(said.splitlines()[0])
     assert ending.status == 0
-    assert set(seen) - {"LC_CTYPE"} == {"PATH", "PYTHONDONTWRITEBYTECODE", "NAMED", "FIXED", "HOME", "TMPDIR", MARK}
-    assert (seen["NAMED"], seen["FIXED"]) == ("yours", "a=b")
+    assert set(seen) - {"LC_CTYPE"} == {
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "NAMED",
+        "FIXED",
+        "CACHE",
+        "HOME",
+        "TMPDIR",
+        MARK,
+    }
+    assert (seen["NAMED"], seen["FIXED"], seen["CACHE"]) == ("yours", "a=b", "/r/c")
     assert Path(seen["TMPDIR"]).is_relative_to(tmp_path) and Path(seen["HOME"]).is_relative_to(tmp_path)
     assert not (tmp_path / "home").exists()
 
@@ -60,7 +69,7 @@ def test_a_program_sees_what_was_named_and_places_of_its_own(tmp_path: Path, mon
 def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MISSING", raising=False)
     with pytest.raises(ResearchError, match=r"`agent\.environment` names MISSING, which is not set"):
-        processes.environment(["MISSING"], "agent.environment")
+        processes.environment(["MISSING"], "agent.environment", Path("/r"))
 
 
 def test_a_status_is_told_with_both_streams_in_the_log(tmp_path: Path) -> None:

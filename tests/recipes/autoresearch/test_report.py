@@ -6,7 +6,7 @@ from autoresearch import report
 from autoresearch.config import Place, load
 from autoresearch.store import Attempt, Confirmation, Options, Record, Run, write_text
 from autoresearch.verdicts import Comparison
-from researching import Folder
+from researching import Folder, research_folder
 
 EVIL = "</pre><script>alert(1)</script><img src=http://evil.example/x onerror=alert(2)>"
 COMPARISON = Comparison("crossed t-test", 0.2, 0.01, 2, 4)
@@ -35,10 +35,11 @@ def runs(metric: float) -> list[Run]:
     return [Run(seed=seed, metric=metric + seed / 100, curve=[0.1, 0.2, metric], seconds=3) for seed in range(2)]
 
 
-@pytest.fixture
-def page(folder: Folder, tmp_path: Path) -> Page:
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """Of five attempts: one kept, one kept that descends from it, one dropped, one crashed, one at work."""
-    place = Place.of(folder())
+    tmp_path = tmp_path_factory.mktemp("report")
+    place = Place.of(research_folder(tmp_path / "research"))
     record = Record(tmp_path / "record")
     evil: Options = {"lr": 0.25, "loss": EVIL}
     for attempt in (
@@ -56,6 +57,7 @@ def page(folder: Folder, tmp_path: Path) -> Page:
     record.save_confirmation(Confirmation(winner=3, runs={0: runs(0.5), 3: runs(0.7)}, comparison=COMPARISON))
     path = report.write(load(place), place.folder, record)
     assert path == record.report
+    assert (record.folder / "picture.png").read_bytes().startswith(b"\x89PNG")
     return Page(path.read_text())
 
 

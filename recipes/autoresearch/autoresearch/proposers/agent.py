@@ -62,7 +62,7 @@ class CodingAgent:
             ending = await processes.run(
                 filled(self.agent.command, places),
                 cwd=place,
-                variables=processes.environment(self.agent.environment, "agent.environment"),
+                variables=processes.environment(self.agent.environment, "agent.environment", self.record.folder),
                 home=own / "home",
                 log=log,
                 seconds=self.agent.seconds,
