@@ -14,4 +14,11 @@ class Crashed(AttemptError):
 
 
 class Refused(AttemptError):
-    """Its edits are not used: it changed what it may not, or nothing."""
+    """Its edits are not used: it changed what it may not, or nothing. `diff` shows what it did, for people."""
+
+    def __init__(self, reason: str, diff: str = "") -> None:
+        super().__init__(reason, diff)
+        self.diff = diff
+
+    def __str__(self) -> str:
+        return str(self.args[0])

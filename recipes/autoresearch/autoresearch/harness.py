@@ -12,7 +12,7 @@ from typing import Any
 
 from autoresearch import verdicts
 from autoresearch.config import Research
-from autoresearch.errors import AttemptError, Crashed, ResearchError
+from autoresearch.errors import AttemptError, Crashed, Refused, ResearchError
 from autoresearch.proposers import Proposer
 from autoresearch.store import Attempt, Confirmation, Record, Run, write_text
 from autoresearch.target import CONFIRMING, SEARCHING, Target
@@ -95,6 +95,8 @@ class Harness:
                 raise ResearchError(f"the unchanged target fails: {error}\nlogs: {self.record.of(0)}") from None
             attempt.outcome = "crashed" if isinstance(error, Crashed) else "refused"
             attempt.reason = str(error)
+            if isinstance(error, Refused):
+                write_text(self.record.of(attempt.number) / "diff.patch", error.diff)
         attempt.state, attempt.ended = "ended", time.time()
         self._save(attempt, "ended")
         self.proposer.learn(attempt)

@@ -33,6 +33,12 @@ def tail(log: Path, limit: int = _TAIL_BYTES) -> str:
         return file.read().decode(errors="replace")
 
 
+def last_line(log: Path) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in tail(log).splitlines() if line.strip()]
+    return lines[-1][:500] if lines else "it printed nothing"
+
+
 def value(name: str, said: str) -> float:
     """The number of the last line `NAME: value`."""
     found = re.findall(rf"^{re.escape(name)}: *(\S+)\s*$", said, re.MULTILINE)

@@ -2,6 +2,7 @@
 escaped, and the page forbids itself to run or to fetch anything."""
 
 import base64
+import re
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from autoresearch.readings import tail
 from autoresearch.store import Attempt, Record, write_text
 
 _LOG_BYTES = 6_000
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _DIFF_CHARACTERS = 100_000
 
 
@@ -67,8 +69,13 @@ def _told(attempt: Attempt, record: Record) -> dict[str, object]:
         "metric": attempt.metric(),
         "what": shown(attempt),
         "diff": record.diff(attempt.number)[:_DIFF_CHARACTERS].splitlines(),
-        "logs": [(log.name, tail(log, _LOG_BYTES)) for log in logs if log.exists()],
+        "logs": [(log.name, _plain(tail(log, _LOG_BYTES))) for log in logs if log.exists()],
     }
+
+
+def _plain(text: str) -> str:
+    """Without what only a terminal understands."""
+    return "".join(sign for sign in _COLOUR.sub("", text) if sign.isprintable() or sign in "\n\t")
 
 
 def _children(attempts: list[Attempt]) -> dict[int, list[int]]:

@@ -8,9 +8,8 @@ from autoresearch import processes, readings
 from autoresearch.config import Research, filled
 from autoresearch.errors import Crashed
 from autoresearch.processes import Mark
-from autoresearch.proposers.agent import last_line
-from autoresearch.proposers.search import as_words
-from autoresearch.store import Attempt, Record, Run
+from autoresearch.readings import last_line
+from autoresearch.store import Attempt, Options, Record, Run
 from autoresearch.worktrees import Worktrees
 
 SEARCHING, CONFIRMING = 0, 1  #: what {problems} becomes
@@ -67,3 +66,14 @@ class Target:
             seconds=seconds,
             mark=self.mark.of(place.name),
         )
+
+
+def as_words(options: Options) -> list[str]:
+    """Options as the command line takes them: `--lr 0.0003`; a boolean is `--flag` or `--no-flag`."""
+    words: list[str] = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words += [f"--{name}", str(value)]
+    return words

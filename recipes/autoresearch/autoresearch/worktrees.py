@@ -38,11 +38,8 @@ class Worktrees:
 
     def base(self, folder: Path) -> str:
         """The tree of the research folder as it is now."""
-        if not (self._repository / "HEAD").exists():
-            self._repository.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(
-                ["git", "init", "--quiet", "--bare", str(self._repository)], check=True, env=_environment({})
-            )
+        self._repository.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "init", "--quiet", "--bare", str(self._repository)], check=True, env=_environment({}))
         (self._repository / "info").mkdir(exist_ok=True)
         (self._repository / "info" / "exclude").write_text("\n".join(LEFT_OUT) + "\n")
         return self._tree_of(folder)
@@ -69,15 +66,15 @@ class Worktrees:
     def take(self, place: Path, base: str, name: str, editable: list[str], scratch: list[str]) -> str:
         """A commit of what was edited at this place. Raises Refused where that is nothing, or more than may be."""
         try:
-            found = self._changes(self.tree(base), self._tree_of(place, everything=True))
+            left = self._tree_of(place, everything=True)
         except ResearchError as error:
             raise Refused(f"what it left cannot be read: {error}") from None
+        found = self._changes(self.tree(base), left)
         changes = [change for change in found if not _among(change.path, scratch)]
         strangers = sorted(change.path for change in changes if not _may(change, editable))
         if strangers:
-            raise Refused(
-                _shown(f"it edited what it may not: {', '.join(strangers[:10])} (but only {', '.join(editable)})")
-            )
+            told = f"it edited what it may not: {', '.join(strangers[:10])} (but only {', '.join(editable)})"
+            raise Refused(_shown(told), self.diff(base, left))
         if not changes:
             raise Refused("it changed nothing")
         return self.commit(self._with(base, changes), base, name)

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 import tinker
-from living import sdk_environment, wait_for
+from living import Server, sdk_environment, wait_for
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

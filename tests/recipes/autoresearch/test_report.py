@@ -63,6 +63,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 def test_strangers_text_is_shown_and_never_run(page: Page) -> None:
     assert "script" not in page.tags and page.said.count(EVIL) >= 6
+    assert "\x00" not in page.said and "\x1b" not in page.said and "[31m" not in page.said
 
 
 def test_nothing_is_fetched(page: Page) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import optuna
 import pytest
 from autoresearch.config import Place, Research, load
-from autoresearch.proposers.search import Search, as_words
+from autoresearch.proposers.search import Search
 from autoresearch.store import Attempt, Run
+from autoresearch.target import as_words
 from optuna.trial import TrialState
 from researching import SPACE, Folder
 
@@ -116,6 +117,14 @@ def test_a_trial_whose_attempt_was_lost_with_the_harness_is_told_as_failed(table
     table.known.clear()
     table.search()
     assert table.states() == [(TrialState.FAIL, None)]
+
+
+def test_one_that_was_lost_and_begins_anew_is_told_of_its_new_trial(table: Table) -> None:
+    table.propose(table.search(), 1)
+    table.known.clear()
+    search = table.search()
+    search.learn(ended(table.propose(search, 1), 0.7))
+    assert table.states() == [(TrialState.FAIL, None), (TrialState.COMPLETE, 0.7)]
 
 
 def test_after_a_restart_other_settings_are_drawn(table: Table) -> None:

@@ -62,8 +62,9 @@ def test_an_allowed_edit_becomes_a_commit_that_a_fresh_worktree_has(desk: Desk) 
 def test_an_edit_elsewhere_is_refused_by_name_though_there_is_a_good_one(desk: Desk, path: str) -> None:
     (desk.place / "settings.json").write_text("better\n")
     (desk.place / path).write_text("mine\n")
-    with pytest.raises(Refused, match=f"edited what it may not: {path}"):
+    with pytest.raises(Refused, match=f"edited what it may not: {path}") as refused:
         desk.take()
+    assert "+mine" in refused.value.diff  # for people to see
 
 
 def test_a_removed_file_is_an_edit(desk: Desk) -> None:

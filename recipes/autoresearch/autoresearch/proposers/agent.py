@@ -9,7 +9,7 @@ from autoresearch.config import PROGRAM, Agent, Research, filled
 from autoresearch.errors import Crashed
 from autoresearch.processes import Mark
 from autoresearch.proposers import Proposal
-from autoresearch.readings import tail
+from autoresearch.readings import last_line
 from autoresearch.store import Attempt, Record, write
 from autoresearch.worktrees import Worktrees
 
@@ -89,9 +89,3 @@ class CodingAgent:
             for one in self.record.attempts()
             if one.state == "ended"
         ]
-
-
-def last_line(log: Path) -> str:
-    """The last line that says something."""
-    lines = [line.strip() for line in tail(log).splitlines() if line.strip()]
-    return lines[-1][:500] if lines else "it printed nothing"

@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autoresearch.config import Number, Research, Setting
 from autoresearch.proposers import Proposal
-from autoresearch.store import Attempt, Options
+from autoresearch.store import Attempt
 
 ATTEMPT = "attempt"  #: the attribute of a trial that says whose it is
 LEARNED = (TrialState.COMPLETE, TrialState.FAIL)
@@ -52,7 +52,8 @@ class Search:
             self._study.tell(trial.number, metric)
 
     def _trial(self, attempt: int) -> FrozenTrial | None:
-        trials = self._study.get_trials(deepcopy=False)
+        """The newest: an earlier one of the same attempt was lost with a harness."""
+        trials = reversed(self._study.get_trials(deepcopy=False))
         return next((trial for trial in trials if trial.user_attrs.get(ATTEMPT) == attempt), None)
 
     def _forget_lost(self, kept: set[int]) -> None:
@@ -90,14 +91,3 @@ def _distribution(setting: Setting) -> BaseDistribution:
 
 def _plain(setting: Setting, value: Any) -> Any:
     return int(value) if isinstance(setting, Number) and setting.type == "int" else value
-
-
-def as_words(options: Options) -> list[str]:
-    """Options as the command line takes them: `--lr 0.0003`; a boolean is `--flag` or `--no-flag`."""
-    words: list[str] = []
-    for name, value in options.items():
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
-        else:
-            words += [f"--{name}", str(value)]
-    return words

@@ -22,8 +22,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--base-model", default=os.environ.get("BASE_MODEL"), help="without --start [BASE_MODEL]")
     parser.add_argument("--seed", type=int, required=True, help="of the training problems")
     parser.add_argument("--problems", type=int, required=True, help="which unseen problems: 0 or 1")
-    parser.add_argument("--eval-problems", type=int, default=96, help="how many of them")
-    parser.add_argument("--steps", type=int, default=6, help="updates")
+    parser.add_argument("--eval-problems", type=int, default=64, help="how many of them")
+    parser.add_argument("--steps", type=int, default=8, help="updates")
     parser.add_argument("--rollouts", type=int, default=16, help="replies to draw for one update")
     parser.add_argument("--out", type=Path, required=True)
     for name, value in json.loads((HERE / "settings.json").read_text()).items():
