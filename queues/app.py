@@ -48,8 +48,8 @@ def make_app(redis_url: str) -> Celery:
 
 
 def _tls(redis_url: str) -> dict[str, Any]:
-    """How to trust the broker, as the ledger's client reads the same URL. Kombu alone, of a URL that says nothing of it,
-    would take any certificate."""
+    """How to trust the broker, as the ledger's client reads the same URL: kombu alone would take any certificate where
+    the URL says nothing of it."""
     return {"ssl_cert_reqs": ssl.CERT_REQUIRED, **parse_url(redis_url).get("ssl", {})}
 
 

@@ -45,6 +45,7 @@ def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
         with opener(settings) as services:
             app.state.services = services
             metrics.tell_queues(services.depths)
+            metrics.tell_broker(services.ledger.fullness)
             loop = asyncio.get_running_loop()
             told = Told(registry=metrics.registry, sick=lambda: why_stuck(loop), unready=services.why_unready)
             with telling(settings.metrics, told):

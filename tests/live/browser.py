@@ -14,10 +14,11 @@ SCRIPT_MILLISECONDS = 5000
 
 def program() -> str:
     """The browser; without one the test is skipped, and fails where all must run."""
-    if found := next(filter(None, map(shutil.which, PROGRAMS)), None):
-        return found
-    message = "no Chromium on the PATH; `make browser` installs Debian's, or says what to do"
-    pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if found is None:
+        message = "no Chromium on the PATH; `make browser` installs Debian's, or says what to do"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return found
 
 
 def page(url: str) -> str:
