@@ -242,3 +242,14 @@ def test_the_broker_may_fill_a_part_of_its_memory_and_forgets_nothing(limit: str
     lines = [line.strip() for line in container["command"][-1].splitlines()]
     assert f"maxmemory {wanted}" in lines
     assert "maxmemory-policy noeviction" in lines
+
+
+def test_certificates_are_where_urls_name_them() -> None:
+    found = taken(values=merged(ON, {"catalog": {"existingSecret": "s"}, "trust": {"existingSecret": "mine"}}))
+    for work in workloads(yaml.safe_dump_all(found)):
+        mounts = {mount["mountPath"]: mount["name"] for mount in work.pod["containers"][0]["volumeMounts"]}
+        if work.component in ("valkey", "test"):
+            assert "/trust" not in mounts
+            continue
+        (volume,) = (each for each in work.pod["volumes"] if each["name"] == mounts["/trust"])
+        assert volume["secret"] == {"secretName": "mine"}, work.name

@@ -94,6 +94,20 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if not .Values.depot.url }}
 - {name: depot, mountPath: /depot, subPath: depot}
 {{- end }}
+{{- include "openrl.trustMount" . }}
+{{- end }}
+
+{{/* Certificates that URLs name. */}}
+{{- define "openrl.trustMount" -}}
+{{- if .Values.trust.existingSecret }}
+- {name: trust, mountPath: /trust, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "openrl.trustVolume" -}}
+{{- with .Values.trust.existingSecret }}
+- {name: trust, secret: {secretName: {{ . | quote }}}}
+{{- end }}
 {{- end }}
 
 {{/* Of those that use the catalog, where that is an SQLite file. */}}
@@ -109,4 +123,5 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if not .root.Values.depot.url }}
 - {name: depot, persistentVolumeClaim: {claimName: {{ .root.Values.depot.volume.existingClaim | default (printf "%s-depot" (include "openrl.name" .root)) | quote }}}}
 {{- end }}
+{{- include "openrl.trustVolume" .root }}
 {{- end }}
