@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 import yaml
-from charting import Document, Workload, documents, environment, refused, rendered, workloads
+from charting import CHART, Document, Workload, documents, environment, refused, rendered, run_helm, workloads
 from everything import ON, merged, put
 from test_presets import check
 
@@ -253,3 +253,22 @@ def test_certificates_are_where_urls_name_them() -> None:
             continue
         (volume,) = (each for each in work.pod["volumes"] if each["name"] == mounts["/trust"])
         assert volume["secret"] == {"secretName": "mine"}, work.name
+
+
+def test_whoever_installs_is_told_what_horizontal_autoscalers_still_need() -> None:
+    def notes(kind: str) -> str:
+        preset = str(CHART / "values-single-gpu.yaml")
+        told = (
+            "--dry-run=client",
+            "--values",
+            preset,
+            "--set",
+            f"autoscaling.kind={kind},autoscaling.oldestSeconds=900",
+        )
+        done = run_helm("install", "openrl", str(CHART), "--namespace", "rl", *told)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.partition("NOTES:")[2]
+
+    assert "openrl_workers_demand and openrl_workers_oldest_seconds" in notes("hpa")
+    assert "a metrics adapter serves them" in notes("hpa")
+    assert "adapter" not in notes("keda")
