@@ -1,5 +1,6 @@
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -117,6 +118,7 @@ def test_celerys_own_lines_tell_whose_a_task_was_after_its_work_too(lines: Lines
 
 def test_only_so_many_ops_are_kept(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("openrl.telemetry.logs.KEPT", 2)
+    monkeypatch.setattr("openrl.telemetry.logs._kept", OrderedDict())
     for op in ("a", "b", "c"):
         with about(op=op, tenant=op):
             pass
