@@ -14,7 +14,12 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 class Recipe:
     """A recipe's modules as attributes, each imported when it is first asked for."""
 
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
     def __getattr__(self, name: str) -> ModuleType:
+        if name not in self.names:
+            raise AttributeError(name)
         return importlib.import_module(name)
 
 
@@ -26,7 +31,7 @@ def text_to_sql() -> Iterator[Recipe]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-        yield Recipe()
+        yield Recipe(names)
         for name in names:
             sys.modules.pop(name, None)
         sys.modules.update(others)
