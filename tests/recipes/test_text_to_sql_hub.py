@@ -79,7 +79,8 @@ def test_known_datasets_and_given_fields_say_what_a_line_s_parts_are_called(text
         ({"answer": "SELECT count(*) FROM owner WHERE id = 9"}, "the query answers nothing"),
         ({"answer": "SELECT max(age) FROM \"my pet\" WHERE age > 9"}, "the query answers nothing"),
         ({"context": CONTEXT + "INSERT INTO owner VALUES (3, x'00');"}, "the rows cannot be carried over"),
-        ({"context": CONTEXT + "CREATE TABLE n (a, b AS (a)); INSERT INTO n VALUES (1)"}, "the rows cannot be carried over"),
+        ({"context": CONTEXT + "CREATE TABLE n (a, b AS (a)); INSERT INTO n VALUES (1)"},
+         "the rows cannot be carried over"),
     ],
 )  # fmt: skip
 def test_a_line_that_cannot_be_used_is_left_out_and_counted(
