@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -76,6 +76,18 @@ def test_a_database_names_no_column_twice_in_words_or_in_sql(text_to_sql: Any) -
             spoken = [text_to_sql.scene.said(table, column) for column in table.columns]
             assert len(set(spoken)) == len(spoken)
             assert table.kinds and table.numbers and isinstance(table.columns[table.label][0], str)
+
+
+def test_a_question_about_a_database_has_one_query(text_to_sql: Any) -> None:
+    """Whatever the rows: two queries for the same words would make one of them wrong by chance."""
+    rng, found = random.Random(0), defaultdict[tuple[str, str], set[str]](set)
+    for _ in range(6000):
+        database = rng.choice(text_to_sql.schemas.UNSEEN)
+        scene = text_to_sql.scene.Scene(rng, database, database.rows(rng))
+        question, query = rng.choice(rng.choice(tuple(text_to_sql.intents.LEVELS.values())))(scene)
+        found[database.name, question].add(str(query))
+    assert len(found) < 5600  # many come more than once
+    assert [queries for queries in found.values() if len(queries) > 1] == []
 
 
 def test_a_gold_query_answers_something_and_matches_itself(text_to_sql: Any, many: list[Any]) -> None:
