@@ -75,6 +75,7 @@ def test_known_datasets_and_given_fields_say_what_a_line_s_parts_are_called(text
         ({"context": "PRAGMA foreign_keys = ON"}, "the context cannot be run"),
         ({"answer": "SELECT name FROM cat"}, "the query cannot be run"),
         ({"answer": "DELETE FROM owner"}, "the query cannot be run"),
+        ({"answer": f"EXPLAIN {QUERY}"}, "the query cannot be run"),
         ({"answer": "SELECT name FROM owner WHERE id = 9"}, "the query answers nothing"),
         ({"answer": "SELECT count(*) FROM owner WHERE id = 9"}, "the query answers nothing"),
         ({"answer": "SELECT max(age) FROM \"my pet\" WHERE age > 9"}, "the query answers nothing"),
