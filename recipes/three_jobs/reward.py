@@ -9,29 +9,12 @@ import time
 from collections.abc import Mapping
 
 WORDS = 8  #: that a reply should have
-TOPICS = [
-    "birds",
-    "bread",
-    "bridges",
-    "cats",
-    "clouds",
-    "coffee",
-    "gardens",
-    "letters",
-    "maps",
-    "music",
-    "rain",
-    "rivers",
-    "ships",
-    "snow",
-    "tea",
-    "trains",
-]
+TOPICS = "birds bread bridges cats clouds coffee gardens letters maps music rain rivers ships snow tea trains"
 
 
 def draw(rng: random.Random) -> str:
     """A prompt to go on with."""
-    return f"A very short sentence about {rng.choice(TOPICS)}:"
+    return f"A very short sentence about {rng.choice(TOPICS.split())}:"
 
 
 def reward(text: str) -> float:
