@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import httpx
@@ -32,7 +32,7 @@ from timeline import Record, RecordIncomplete, figures
 from tinker import types
 
 REWARD = "slow_brevity"
-TEXT_SECONDS = 1.5  #: that a reward worker may be asked to take over one text; it gives a reward function 2
+REWARD_STEPS = 2.0  #: rewards take so many times what a step takes without them, where nobody says how long
 FETCH_SECONDS = 20.0  #: how often the service's records are read
 
 
@@ -47,9 +47,8 @@ class Options:
     max_tokens: int
     lr: float
     rank: int
-    reward_seconds: float
+    reward_seconds: float | None  #: None: by what a step takes without
     local_reward: bool
-    drawn_seconds: float
     seed: int
     out: Path
 
@@ -110,9 +109,16 @@ class Job:
         await self._step(0.0)
         return str(self._trainer.get_info().model_id)
 
-    async def run(self, report: Report) -> None:
+    async def step_seconds(self) -> float:
+        """Of a step whose rewards take no time."""
+        parts = await self._step(0.0)
+        return parts["sample_seconds"] + parts["train_seconds"]
+
+    async def run(self, reward_seconds: float, delay: float, report: Report) -> None:
+        """`delay` comes first: jobs that begin at the same moment would wait at the same moment."""
+        await asyncio.sleep(delay)
         for step in range(self._options.steps):
-            seconds = self._options.reward_seconds * self._rng.uniform(0.5, 1.5)
+            seconds = reward_seconds * self._rng.uniform(0.5, 1.5)
             report({"job": self.number, "step": step, **await self._step(seconds)})
 
     async def _step(self, reward_seconds: float) -> dict[str, float]:
@@ -158,12 +164,15 @@ def datum(prompt: list[int], reply: types.SampledSequence, advantage: float) -> 
 # --- so many jobs at once ---------------------------------------------------------------------------------------------
 
 
-async def run_phase(jobs: list[Job], record: Record, report: Report) -> tuple[Phase, dict[str, float]]:
+async def run_phase(
+    jobs: list[Job], reward_seconds: float, record: Record, report: Report
+) -> tuple[Phase, dict[str, float]]:
     """All jobs at once from their first step to the end of the last, with what the service recorded of it."""
     runs = await asyncio.gather(*(job.begin() for job in jobs))
     reading = asyncio.create_task(keep_reading(record))
     began = await record.now()
-    await asyncio.gather(*(job.run(report) for job in jobs))
+    delays = [job.number / len(jobs) * reward_seconds for job in jobs]
+    await asyncio.gather(*(job.run(reward_seconds, delay, report) for job, delay in zip(jobs, delays, strict=True)))
     window = (began, await record.now())
     reading.cancel()
     await record.until(window[1])
@@ -171,6 +180,12 @@ async def run_phase(jobs: list[Job], record: Record, report: Report) -> tuple[Ph
     mine = [each for each in record.stretches if each.ended > window[0] and each.began < window[1]]
     stretches = sorted(mine, key=lambda each: each.began)
     return Phase(tuple(runs), window, stretches, found["busy"]), found
+
+
+async def fitting_seconds(job: Job) -> float:
+    """For rewards that leave one job's device idle most of the time, and three jobs' device hardly ever."""
+    await job.begin()
+    return REWARD_STEPS * median([await job.step_seconds() for _ in range(3)])
 
 
 async def keep_reading(record: Record) -> None:
@@ -193,15 +208,16 @@ async def run_all(options: Options, score: Score) -> tuple[list[Phase], list[dic
     headers = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
     with Progress(*columns, console=Console()) as progress, tinker.ServiceClient(base_url=options.base_url) as service:
         async with httpx.AsyncClient(base_url=options.base_url, headers=headers, timeout=60) as client:
+            reward_seconds = options.reward_seconds or await fitting_seconds(Job(service, options, score, 0))
             for count in range(1, options.jobs + 1):
                 jobs = [Job(service, options, score, number) for number in range(count)]
                 record = Record(client)
-                phase, found = await run_phase(jobs, record, reporter(progress, options, count))
+                phase, found = await run_phase(jobs, reward_seconds, record, reporter(progress, options, count))
                 seconds = phase.window[1] - phase.window[0]
                 speed = count * options.steps / seconds * 60
                 phases.append(phase)
                 tables.append({"jobs": count, "seconds": seconds, "steps_per_minute": speed, **found})
-                tables[-1]["left_out"] = record.left_out
+                tables[-1] |= {"reward_seconds": reward_seconds, "left_out": record.left_out}
     return phases, tables
 
 
@@ -232,7 +248,8 @@ def write(options: Options, phases: list[Phase], tables: list[dict[str, float]])
     asked = {name: value for name, value in asdict(options).items() if name not in ("base_url", "out")}
     told = {"options": asked, "figures": tables}
     (options.out / "figures.json").write_text(json.dumps(told, indent=2) + "\n")
-    draw_picture(phases, options.drawn_seconds, options.out / "timeline.png")
+    shortest = min(table["seconds"] for table in tables)
+    draw_picture(phases, shortest / 2, options.out / "timeline.png")
 
 
 def parse_options() -> Options:
@@ -242,24 +259,18 @@ def parse_options() -> Options:
     parser.add_argument("--base-url", help="of the service", default=url, required=url is None)
     parser.add_argument("--base-model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="that the service serves")
     parser.add_argument("--jobs", type=int, default=3, help="the most at once; it begins with one")
-    parser.add_argument("--steps", type=int, default=12, help="updates of each job")
+    parser.add_argument("--steps", type=int, default=8, help="updates of each job")
     parser.add_argument("--groups", type=int, default=4, help="prompts of one step")
     parser.add_argument("--group-size", type=int, default=4, help="replies to one prompt")
-    parser.add_argument("--max-tokens", type=int, default=24, help="of one reply")
+    parser.add_argument("--max-tokens", type=int, default=16, help="of one reply")
     parser.add_argument("--lr", type=float, default=1e-4, help="learning rate")
     parser.add_argument("--rank", type=int, default=16, help="of the LoRA adapter")
-    parser.add_argument(
-        "--reward-seconds", type=float, default=5.0, help="that a step's rewards take, give or take half"
-    )
+    help = "that a step's rewards take, give or take half (default: twice what a step takes without them)"
+    parser.add_argument("--reward-seconds", type=float, default=argparse.SUPPRESS, help=help)
     parser.add_argument("--local-reward", action="store_true", help="wait for rewards here, not on the reward queue")
-    parser.add_argument("--drawn-seconds", type=float, default=60.0, help="of each timeline that are drawn")
     parser.add_argument("--seed", type=int, default=0, help="of prompts, adapters and reward times")
     parser.add_argument("--out", type=Path, default=Path("runs/three_jobs"), help="where all that is written goes")
-    options = Options(**vars(parser.parse_args()))
-    most = options.groups * options.group_size * TEXT_SECONDS / 1.5
-    if not options.local_reward and options.reward_seconds > most:
-        parser.error(f"--reward-seconds: {most:g} at most on the reward queue with so few replies; or --local-reward")
-    return options
+    return Options(**{"reward_seconds": None, **vars(parser.parse_args())})
 
 
 def main(options: Options) -> None:

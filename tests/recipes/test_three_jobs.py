@@ -3,10 +3,10 @@
 import asyncio
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -188,6 +188,7 @@ def test_eight_words_are_best(text: str, value: float) -> None:
 
 def test_the_queued_reward_takes_the_time_that_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(reward.time, "sleep", slept.append)
-    score: Callable[..., float] = reward.score
-    assert score("one two", {}, {"seconds": "0.25"}) == 0.25 and slept == [0.25]
+    monkeypatch.setitem(sys.modules, "slow_brevity", SimpleNamespace(reward=reward))
+    queued = load("queued")
+    monkeypatch.setattr(queued.time, "sleep", slept.append)
+    assert queued.score("one two", {}, {"seconds": "0.25"}) == 0.25 and slept == [0.25]
