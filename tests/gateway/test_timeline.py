@@ -65,13 +65,17 @@ def test_a_sample_is_its_runs(gateway, http, told):
     saved = http.done("save_weights_for_sampler", model_id=run, path="kept", seq_id=1)
     path = http.result(saved["request_id"])["path"]
     sampler = http.sampler(run.partition(":")[0], model_path=path)
-    told(run, sampler)
-    (worker,) = asked(gateway).json()["workers"]
-    assert worker["stretches"][1]["runs"] == [run]
+    unnamed = http.done("save_weights_for_sampler", model_id=run, seq_id=2, sampling_session_seq_id=5)
+    for each in (sampler, http.result(unnamed["request_id"])["sampling_session_id"]):
+        told(run, each)
+        (worker,) = asked(gateway).json()["workers"]
+        assert (worker["stretches"][1]["runs"], worker["stretches"][1]["samplers"]) == ([run], [each])
 
 
 def test_only_what_ended_since_then_is_told(gateway, told):
     told("a:train:0", "a:sample:0")
+    (worker,) = asked(gateway, since=11.5).json()["workers"]
+    assert (worker["began"], [each["doing"] for each in worker["stretches"]]) == (10.0, ["sample", "update"])
     (worker,) = asked(gateway, since=12.0).json()["workers"]
     assert (worker["began"], [each["doing"] for each in worker["stretches"]]) == (12.0, ["update"])
     (worker,) = asked(gateway, since=99.0).json()["workers"]
