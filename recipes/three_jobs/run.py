@@ -16,6 +16,7 @@ import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -169,8 +170,8 @@ async def run_phase(
 ) -> tuple[Phase, dict[str, float]]:
     """All jobs at once from their first step to the end of the last, with what the service recorded of it."""
     runs = await asyncio.gather(*(job.begin() for job in jobs))
+    began = await record.begin()
     reading = asyncio.create_task(keep_reading(record))
-    began = await record.now()
     delays = [job.number / len(jobs) * reward_seconds for job in jobs]
     await asyncio.gather(*(job.run(reward_seconds, delay, report) for job, delay in zip(jobs, delays, strict=True)))
     window = (began, await record.now())
@@ -190,7 +191,8 @@ async def fitting_seconds(job: Job) -> float:
 
 async def keep_reading(record: Record) -> None:
     while True:
-        await record.fetch()
+        with suppress(httpx.TransportError):  # what is missed is there the next time
+            await record.fetch()
         await asyncio.sleep(FETCH_SECONDS)
 
 
@@ -208,7 +210,9 @@ async def run_all(options: Options, score: Score) -> tuple[list[Phase], list[dic
     headers = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
     with Progress(*columns, console=Console()) as progress, tinker.ServiceClient(base_url=options.base_url) as service:
         async with httpx.AsyncClient(base_url=options.base_url, headers=headers, timeout=60) as client:
-            reward_seconds = options.reward_seconds or await fitting_seconds(Job(service, options, score, 0))
+            reward_seconds = options.reward_seconds
+            if reward_seconds is None:
+                reward_seconds = await fitting_seconds(Job(service, options, score, 0))
             for count in range(1, options.jobs + 1):
                 jobs = [Job(service, options, score, number) for number in range(count)]
                 record = Record(client)

@@ -40,6 +40,12 @@ class Record:
         self.stretches: set[Stretch] = set()
         self.known: dict[str, Span] = {}  #: by worker, the time that was told of
         self.left_out = 0  #: stretches that were too many to be told
+        self._since = 0.0
+
+    async def begin(self) -> float:
+        """What ended before is of no interest; answers the time."""
+        self._since = await self.now()
+        return self._since
 
     async def now(self) -> float:
         """The service's time. Raises HTTPStatusError where it keeps no timeline."""
@@ -47,7 +53,7 @@ class Record:
 
     async def fetch(self) -> None:
         """Add what was told since the last time. Raises RecordIncomplete."""
-        since = min((ended for _, ended in self.known.values()), default=0.0)
+        since = min((ended for _, ended in self.known.values()), default=self._since)
         for worker in (await self._get(since))["workers"]:
             if worker["began"] is not None:
                 self._add(worker)

@@ -136,6 +136,24 @@ def test_shares_are_means_over_the_workers_that_worked_for_us() -> None:
     assert (found["busy"], found["workers"]) == (0.75, 2)
 
 
+def test_what_ended_before_the_beginning_is_not_asked_for() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.params["since"])
+        return httpx.Response(200, json={"now": 7.0, "workers": [worker(began=5.0, ended=9.0)]})
+
+    async def fetched() -> None:
+        async with httpx.AsyncClient(base_url="http://x", transport=httpx.MockTransport(answer)) as client:
+            found = timeline.Record(client)
+            assert await found.begin() == 7.0
+            await found.until(9.0)
+            await found.fetch()
+
+    asyncio.run(fetched())
+    assert asked[1:] == ["7.0", "9.0"]
+
+
 def test_answers_that_overlap_are_one_record() -> None:
     pack, update = stretch("pack", 1.0, 2.0, "a"), stretch("update", 2.0, 3.0, "a")
     whole = record(
