@@ -210,6 +210,7 @@ async def run_all(options: Options, score: Score) -> tuple[list[Phase], list[dic
     headers = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
     with Progress(*columns, console=Console()) as progress, tinker.ServiceClient(base_url=options.base_url) as service:
         async with httpx.AsyncClient(base_url=options.base_url, headers=headers, timeout=60) as client:
+            await Record(client).now()  # a service that keeps no timeline says so before anything is trained
             reward_seconds = options.reward_seconds
             if reward_seconds is None:
                 reward_seconds = await fitting_seconds(Job(service, options, score, 0))
@@ -287,7 +288,7 @@ def main(options: Options) -> None:
     except RecordIncomplete as error:
         sys.exit(f"the service's record of its devices has a hole: {error}")
     except httpx.HTTPStatusError as error:
-        sys.exit(f"the service tells no timeline: {error}")
+        sys.exit(f"the service did not tell its timeline: {error}")
     write(options, phases, tables)
     for table in tables:
         for name in ("busy", "steps_per_minute", "runs_per_pack", "longest_gap_seconds"):
