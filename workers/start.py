@@ -20,6 +20,7 @@ from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.ledger.port import Brings
 from openrl.ledger.roster import RedisRoster
+from openrl.ledger.timelines import RedisTimelines
 from openrl.models.catalogue import resolve
 from queues.app import make_app
 from queues.bell import ringer
@@ -166,7 +167,7 @@ def _run_reward(app: Celery, settings: Settings) -> None:
 def _announce_and_sweep(
     here: Station, role: Role, cards: tuple[ModelCard, ...], slots: int, closing: ExitStack, health: Health
 ) -> None:
-    roster = RedisRoster(here.redis)
+    roster, timelines = RedisRoster(here.redis), RedisTimelines(here.redis)
     info = WorkerInfo(
         id=here.worker,
         role=role,
@@ -181,6 +182,8 @@ def _announce_and_sweep(
         use, draining = here.use() if here.use else None, here.drains_since is not None
         roster.announce(replace(info, rewards=here.rewards, use=use, draining=draining), ANNOUNCED_FOR_SECONDS)
         health.announced = True
+        if here.tell_timeline is not None:
+            here.tell_timeline(lambda period: timelines.add(here.worker, period))
 
     def drain(**_: object) -> None:
         here.drain()

@@ -23,6 +23,7 @@ from openrl.gateway.routes import (
     scores,
     service,
     sessions,
+    timeline,
     training,
     weights,
     workers,
@@ -63,7 +64,7 @@ def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
     app.add_middleware(Measured, metrics=metrics)  # outermost: refused keys count too
     faults.install(app)
     tinkers = (service, sessions, models, weights, training, sampling, futures, checkpoints)
-    for noun in (*tinkers, scores, rollouts, queues, workers):
+    for noun in (*tinkers, scores, rollouts, queues, timeline, workers):
         app.include_router(noun.router)
     return app
 
