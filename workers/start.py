@@ -25,7 +25,7 @@ from openrl.models.catalogue import resolve
 from queues.app import make_app
 from queues.bell import ringer
 from queues.lanes import REWARD_LINE, reward_queues, sample_line, sample_queues, train_queue
-from workers.health import Health, told
+from workers.health import Health, follower_told, told
 from workers.namesakes import bury_namesakes
 from workers.station import Station, opened
 from workers.stopping import stoppable
@@ -90,8 +90,10 @@ def _run_follower(place: Place, settings: Settings) -> None:
     member = _join(place, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    base = load(str(resolve(settings.base_model, settings.home)), settings, member)
-    member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
+    with follower_told(settings.metrics, place.local_rank) as loaded:
+        base = load(str(resolve(settings.base_model, settings.home)), settings, member)
+        loaded()
+        member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
 
 
 def _join(place: Place, settings: Settings) -> "Member":
