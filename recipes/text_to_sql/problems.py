@@ -10,9 +10,11 @@ import random
 import sqlite3
 from dataclasses import dataclass
 
-from intents import LEVELS, Scene
+from intents import LEVELS
 from queries import Query, near_misses
-from schemas import SEEN, UNSEEN, Rows
+from scene import Scene
+from schemas import SEEN, UNSEEN
+from tables import Rows
 
 SYSTEM = "You write SQL."
 
@@ -64,11 +66,9 @@ def problems(count: int, seed: int, *, unseen: bool = False) -> list[Problem]:
 
 
 def tells(schema: str, rows: Rows, query: Query, columns: list[str]) -> bool:
-    """Whether the query answers something there, and none of its near misses answers the same."""
+    """Whether none of the query's near misses answers the same there. (Where it answers nothing, some of them do.)"""
     with contextlib.closing(opened(schema, rows)) as database:
         right = answer(database, query)
-        if not right or None in right[0]:
-            return False
         return not any(answer(database, miss) == right for miss in near_misses(query, columns))
 
 
