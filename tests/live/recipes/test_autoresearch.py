@@ -158,6 +158,19 @@ def test_it_stops_at_ctrl_c_with_a_word_on_how_to_go_on(tmp_path: Path) -> None:
     assert not of_record(place / "record")
 
 
+def test_attempts_train_on_one_service_at_once(server: Server, examples: Path) -> None:
+    toml = examples / "service" / "autoresearch.toml"
+    quick = '"--steps", "2", "--rollouts", "16", "--reward-seconds", "0", "--seed"'
+    toml.write_text(toml.read_text().replace('"--seed"', quick).replace("confirm_seeds = 5", "confirm_seeds = 2"))
+    where = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": server.api_key}
+    told = start("run", str(toml), "--attempts", "3", "--at-once", "3", **where)
+    found = attempts(Path(told["report"]).parent)
+    assert told["crashed"] == "0" and set(found) == {0, 1, 2, 3}
+    began_and_ended = [(found[number]["began"], found[number]["ended"]) for number in (0, 1, 2)]
+    assert max(began for began, _ in began_and_ended) < min(ended for _, ended in began_and_ended)
+    assert all(len(run["problems"]) == 16 and len(run["curve"]) == 2 for run in found[1]["runs"])
+
+
 @pytest.fixture(scope="module")
 def text_to_sql(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example beside a recipe text_to_sql, with runs of one update of four replies."""
