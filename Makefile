@@ -47,8 +47,9 @@ helm: install ## Have the helm that the chart's tests use
 unit: install helm ## Quick tests, no network
 	$(BIN)/pytest -n auto -m "not live and not gpu and not vllm"
 
-live: install cookbook ## Tests with a real broker and real worker processes
-	$(BIN)/pytest -m live
+live: install cookbook ## Tests with a real broker and real worker processes, two files at a time where times are not looked at
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "live and not alone"
+	$(BIN)/pytest -m "live and alone"
 
 cookbook: $(COOKBOOK)/.installed ## An environment with the unmodified tinker-cookbook, for its tests
 
