@@ -26,8 +26,9 @@ def run(settings: Settings) -> None:
 
             from openrl.gateway.app import create_app
 
+        app = create_app(settings)
         config = uvicorn.Config(
-            create_app(settings),
+            app,
             access_log=False,
             backlog=BACKLOG,
             log_config=None,
@@ -35,4 +36,8 @@ def run(settings: Settings) -> None:
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
         )
         log.info("listening on http://%s:%d", *sock.getsockname()[:2])
-        uvicorn.Server(config).run(sockets=[sock])
+        try:
+            uvicorn.Server(config).run(sockets=[sock])
+        finally:  # uvicorn keeps to itself what a start ended with, and exits
+            if app.state.refused is not None:
+                raise app.state.refused

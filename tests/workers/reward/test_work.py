@@ -68,7 +68,7 @@ def test_a_wrong_context_is_named_with_its_place(score: Any) -> None:
 
 
 def test_an_unknown_function_is_named_with_the_known_ones(score: Any) -> None:
-    with pytest.raises(RewardUnknown, match=r"'nope'.*exact, format, json_schema.* sql"):
+    with pytest.raises(RewardUnknown, match=r"'nope'.*exact, format, json_schema.* sql_execution"):
         score("nope", ["a"])
 
 

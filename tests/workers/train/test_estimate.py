@@ -31,7 +31,7 @@ SIZES = {
     "vocab_size": 3000,
     "hidden_size": 128,
     "intermediate_size": 384,
-    "num_hidden_layers": 3,
+    "num_hidden_layers": 6,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 32,
@@ -40,7 +40,7 @@ SIZES = {
 
 
 def _gemma() -> PreTrainedModel:
-    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"] * 2
     return Gemma3ForCausalLM(Gemma3TextConfig(**SIZES, sliding_window=64, layer_types=kinds, pad_token_id=0))
 
 
