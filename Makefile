@@ -28,7 +28,9 @@ demo: install ## Train SmolLM2-135M with reinforcement learning on this machine 
 	$(BIN)/openrl serve --base-model smollm2-135m --port 0 --flower-port 0 --data-dir $(DEMO)/server -- \
 		$(BIN)/python recipes/rlvr/run.py --base-model smollm2-135m --out $(DEMO)
 
-test: install lint types imports unit live ## Everything that must pass
+test: install ## Everything that must pass
+	@$(MAKE) --no-print-directory --jobs 2 lint types imports
+	@$(MAKE) --no-print-directory unit live
 
 lint: install ## Style
 	$(BIN)/ruff check .
@@ -47,8 +49,9 @@ helm: install ## Have the helm that the chart's tests use
 unit: install helm ## Quick tests, no network
 	$(BIN)/pytest -n auto -m "not live and not gpu and not vllm"
 
-live: install cookbook browser ## Tests with a real broker and real worker processes
-	$(BIN)/pytest -m live
+live: install cookbook browser ## Tests with a real broker and real worker processes, two files at a time where times are not looked at
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "live and not alone"
+	$(BIN)/pytest -m "live and alone"
 
 # Debian's packages, which only root may install; without them the tests that need them say so.
 .PHONY: browser

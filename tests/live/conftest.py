@@ -1,5 +1,6 @@
 """A whole OpenRL on the tiny model for the tests of this folder, driven by the real SDK."""
 
+import fcntl
 import gc
 import os
 import subprocess
@@ -27,7 +28,7 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Threads of the SDK outlive the tests, and can abort Python while it ends, and the tests' verdict with it. So a
     run of live tests ends without that, once all is told."""
-    if config.getoption("markexpr") == "live" and _ended:
+    if config.getoption("markexpr").startswith("live") and _ended:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(_ended[-1])
@@ -61,12 +62,15 @@ def client(server: Server) -> Iterator[openrl.Client]:
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
-    """A real pretrained model, pulled once into the working copy."""
+    """A real pretrained model, pulled once into the working copy, whoever else wants it."""
     cache = Path(__file__).parents[2] / ".cache" / "models"
     folder = cache / "smollm2-135m"
-    if not (folder / "config.json").exists():
-        pull = [sys.executable, "-m", "openrl.cli.main", "models", "pull", "smollm2-135m", "--to", str(cache)]
-        subprocess.run(pull, check=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "config.json").exists():
+            pull = [sys.executable, "-m", "openrl.cli.main", "models", "pull", "smollm2-135m", "--to", str(cache)]
+            subprocess.run(pull, check=True)
     return folder
 
 
