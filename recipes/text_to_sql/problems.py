@@ -10,9 +10,11 @@ import random
 import sqlite3
 from dataclasses import dataclass
 
-from intents import LEVELS, Scene
+from intents import LEVELS
 from queries import Query, near_misses
-from schemas import SEEN, UNSEEN, Rows
+from scene import Scene
+from schemas import SEEN, UNSEEN
+from tables import Rows
 
 SYSTEM = "You write SQL."
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from schemas import Value
+from tables import Value
 
 SIGNS = (">", "<", ">=", "<=", "=", "!=")
 FUNCTIONS = ("avg", "sum", "min", "max", "count")

@@ -4,22 +4,34 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 
 import pytest
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
+class Recipe:
+    """A recipe's modules as attributes, each imported when it is first asked for."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def __getattr__(self, name: str) -> ModuleType:
+        if name not in self.names:
+            raise AttributeError(name)
+        return importlib.import_module(name)
+
+
 @pytest.fixture(scope="module")
-def text_to_sql() -> Iterator[SimpleNamespace]:
-    """Its modules, by the names they have for one another. Other recipes may have the same names for theirs."""
+def text_to_sql() -> Iterator[Recipe]:
+    """Other recipes may have modules of the same names."""
     folder = RECIPES / "text_to_sql"
     names = [path.stem for path in folder.glob("*.py")]
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+        yield Recipe(names)
         for name in names:
-            del sys.modules[name]
+            sys.modules.pop(name, None)
         sys.modules.update(others)

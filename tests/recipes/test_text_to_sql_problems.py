@@ -4,14 +4,13 @@ import json
 import random
 import re
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def many(text_to_sql: SimpleNamespace) -> list[Any]:
+def many(text_to_sql: Any) -> list[Any]:
     """Of both kinds."""
     return [problem for unseen in (False, True) for problem in text_to_sql.problems.problems(120, 3, unseen=unseen)]
 
@@ -19,13 +18,13 @@ def many(text_to_sql: SimpleNamespace) -> list[Any]:
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_seed_draws_the_same_problems_and_another_one_others(text_to_sql: SimpleNamespace) -> None:
+def test_a_seed_draws_the_same_problems_and_another_one_others(text_to_sql: Any) -> None:
     one, again, other = (text_to_sql.problems.problems(40, seed) for seed in (1, 1, 2))
     assert one == again
     assert len({problem.question for problem in one} & {problem.question for problem in other}) < 10
 
 
-def test_all_databases_are_drawn_from(text_to_sql: SimpleNamespace) -> None:
+def test_all_databases_are_drawn_from(text_to_sql: Any) -> None:
     for databases, unseen in ((text_to_sql.schemas.SEEN, False), (text_to_sql.schemas.UNSEEN, True)):
         names = {problem.database for problem in text_to_sql.problems.problems(150, 1, unseen=unseen)}
         assert names == {database.name for database in databases}
@@ -36,7 +35,7 @@ def test_levels_come_in_turn_and_no_problem_comes_twice(many: list[Any]) -> None
     assert len({(problem.database, problem.question) for problem in many}) == 240
 
 
-def test_a_level_can_be_asked_for(text_to_sql: SimpleNamespace) -> None:
+def test_a_level_can_be_asked_for(text_to_sql: Any) -> None:
     rng = random.Random(0)
     drawn = [text_to_sql.problems.draw(rng, unseen=True, level=4) for _ in range(20)]
     assert all(problem.level == 4 and " JOIN " in problem.gold for problem in drawn)
@@ -46,7 +45,7 @@ def test_a_level_can_be_asked_for(text_to_sql: SimpleNamespace) -> None:
 # --- nothing leaks ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_held_out_shares_no_table_no_column_and_no_value_with_training(text_to_sql: SimpleNamespace) -> None:
+def test_what_is_held_out_shares_no_table_no_column_and_no_value_with_training(text_to_sql: Any) -> None:
     def tables(databases: Any) -> list[Any]:
         return [table for database in databases for table in (database.parent, database.child)]
 
@@ -59,7 +58,7 @@ def test_what_is_held_out_shares_no_table_no_column_and_no_value_with_training(t
         assert not set().union(*map(names, seen)) & set().union(*map(names, unseen))
 
 
-def test_no_table_stands_in_two_databases(text_to_sql: SimpleNamespace) -> None:
+def test_no_table_stands_in_two_databases(text_to_sql: Any) -> None:
     databases = (*text_to_sql.schemas.SEEN, *text_to_sql.schemas.UNSEEN)
     names = Counter(table.name for database in databases for table in (database.parent, database.child))
     assert max(names.values()) == 1
@@ -69,26 +68,24 @@ def test_no_table_stands_in_two_databases(text_to_sql: SimpleNamespace) -> None:
 # --- questions that have one answer -----------------------------------------------------------------------------------
 
 
-def test_a_database_names_no_column_twice_in_words_or_in_sql(text_to_sql: SimpleNamespace) -> None:
+def test_a_database_names_no_column_twice_in_words_or_in_sql(text_to_sql: Any) -> None:
     for database in (*text_to_sql.schemas.SEEN, *text_to_sql.schemas.UNSEEN):
         columns = [*database.parent.columns, *database.child.columns, database.key]
         assert len(set(columns)) == len(columns) and database.link not in columns[:-1]
         for table in (database.parent, database.child):
-            spoken = [text_to_sql.intents.said(table, column) for column in table.columns]
+            spoken = [text_to_sql.scene.said(table, column) for column in table.columns]
             assert len(set(spoken)) == len(spoken)
             assert table.kinds and table.numbers and isinstance(table.columns[table.label][0], str)
 
 
-def test_a_gold_query_answers_something_and_matches_itself(text_to_sql: SimpleNamespace, many: list[Any]) -> None:
+def test_a_gold_query_answers_something_and_matches_itself(text_to_sql: Any, many: list[Any]) -> None:
     for problem in many:
         score = text_to_sql.reward.score(problem.gold, problem)
         assert score.match and score.compiles and score.similarity == 1.0
         assert problem.opened().execute(problem.gold).fetchall()
 
 
-def test_a_question_says_each_value_of_its_query_as_it_stands_in_the_rows(
-    text_to_sql: SimpleNamespace, many: list[Any]
-) -> None:
+def test_a_question_says_each_value_of_its_query_as_it_stands_in_the_rows(text_to_sql: Any, many: list[Any]) -> None:
     for problem in many:
         values = re.findall(r" (?:=|!=|>=?|<=?) ('[^']+'|[\d.]+)", problem.gold.partition(" WHERE ")[2])
         standing = {str(value) for lines in problem.rows.values() for line in lines for value in line}
@@ -104,7 +101,7 @@ SWAPS = (
 )  # fmt: skip
 
 
-def test_what_a_model_may_mix_up_is_wrong(text_to_sql: SimpleNamespace, many: list[Any]) -> None:
+def test_what_a_model_may_mix_up_is_wrong(text_to_sql: Any, many: list[Any]) -> None:
     """By the queries' words, without what the recipe knows of their parts."""
     misses = [(miss, problem) for problem in many for miss in mixed_up(problem)]
     taken = [miss for miss, problem in misses if text_to_sql.reward.score(miss, problem).match]
@@ -133,9 +130,7 @@ def mixed_up(problem: Any) -> list[str]:
         ([["a", 3], ["d", 2]], False),  # it answers nothing
     ],
 )
-def test_rows_must_tell_a_query_from_its_near_misses(
-    text_to_sql: SimpleNamespace, rows: list[list[Any]], tells: bool
-) -> None:
+def test_rows_must_tell_a_query_from_its_near_misses(text_to_sql: Any, rows: list[list[Any]], tells: bool) -> None:
     query = text_to_sql.queries.Query(select=("name",), table="pet", where=(text_to_sql.queries.Test("age", ">", 3),))
     schema = "CREATE TABLE pet (name TEXT, age INTEGER)"
     assert text_to_sql.problems.tells(schema, {"pet": rows}, query, ["name", "age"]) is tells
@@ -144,7 +139,7 @@ def test_rows_must_tell_a_query_from_its_near_misses(
 # --- what the model reads ---------------------------------------------------------------------------------------------
 
 
-def test_a_prompt_is_short_and_names_every_table_and_column(text_to_sql: SimpleNamespace, many: list[Any]) -> None:
+def test_a_prompt_is_short_and_names_every_table_and_column(text_to_sql: Any, many: list[Any]) -> None:
     for problem in many:
         system, user = problem.messages()
         assert (system["role"], user["role"]) == ("system", "user")
@@ -155,7 +150,7 @@ def test_a_prompt_is_short_and_names_every_table_and_column(text_to_sql: SimpleN
         assert len(user["content"]) < 320 and len(problem.gold) < 180
 
 
-def test_the_context_is_what_the_service_wants(text_to_sql: SimpleNamespace, many: list[Any]) -> None:
+def test_the_context_is_what_the_service_wants(text_to_sql: Any, many: list[Any]) -> None:
     context = many[0].context()
     assert set(context) == {"schema", "seed", "gold"}
     assert json.loads(context["seed"]) == many[0].rows

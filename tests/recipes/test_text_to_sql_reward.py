@@ -5,7 +5,6 @@ import sqlite3
 import threading
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ WORDS = (*" ;'(%-*", "DISTINCT ", " OR 1", " LIMIT 2", " DESC", "```sql\n", "VAC
 
 
 @pytest.fixture(scope="module")
-def problem(text_to_sql: SimpleNamespace) -> Any:
+def problem(text_to_sql: Any) -> Any:
     return text_to_sql.problems.Problem("Which?", SCHEMA, ROWS, GOLD, 1, "cities")
 
 
@@ -50,19 +49,19 @@ def problem(text_to_sql: SimpleNamespace) -> Any:
     ],
 )
 def test_a_query_matches_where_it_answers_the_same_rows(
-    text_to_sql: SimpleNamespace, problem: Any, text: str, match: bool, compiles: bool
+    text_to_sql: Any, problem: Any, text: str, match: bool, compiles: bool
 ) -> None:
     score = text_to_sql.reward.score(text, problem)
     assert (score.match, score.compiles) == (match, compiles)
 
 
-def test_rows_count_as_often_as_they_come(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_rows_count_as_often_as_they_come(text_to_sql: Any, problem: Any) -> None:
     gold = replace(problem, gold="SELECT country FROM city")
     assert text_to_sql.reward.score("SELECT country FROM city", gold).match
     assert not text_to_sql.reward.score("SELECT DISTINCT country FROM city", gold).match
 
 
-def test_order_matters_where_the_gold_query_asks_for_it(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_order_matters_where_the_gold_query_asks_for_it(text_to_sql: Any, problem: Any) -> None:
     down = "SELECT name FROM city ORDER BY people DESC"
     assert text_to_sql.reward.score(down, replace(problem, gold="SELECT name FROM city")).match
     assert not text_to_sql.reward.score(down, replace(problem, gold="SELECT name FROM city ORDER BY people")).match
@@ -70,13 +69,13 @@ def test_order_matters_where_the_gold_query_asks_for_it(text_to_sql: SimpleNames
     assert text_to_sql.reward.score(down, replace(problem, gold=within)).match
 
 
-def test_no_rows_are_the_same_as_no_rows_of_as_many_columns(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_no_rows_are_the_same_as_no_rows_of_as_many_columns(text_to_sql: Any, problem: Any) -> None:
     nothing = replace(problem, gold="SELECT name FROM city WHERE people > 9000")
     assert text_to_sql.reward.score("SELECT name FROM city WHERE people > 8000", nothing).match
     assert not text_to_sql.reward.score("SELECT name, people FROM city WHERE people > 8000", nothing).match
 
 
-def test_sums_may_differ_in_their_last_digits(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_sums_may_differ_in_their_last_digits(text_to_sql: Any, problem: Any) -> None:
     assert text_to_sql.reward.score("SELECT 0.1 + 0.2", replace(problem, gold="SELECT 0.3")).match
     assert not text_to_sql.reward.score("SELECT 0.30001", replace(problem, gold="SELECT 0.3")).match
 
@@ -100,13 +99,13 @@ def test_sums_may_differ_in_their_last_digits(text_to_sql: SimpleNamespace, prob
         "SELECT 1 FROM city WHERE people > 500; DROP TABLE city",
     ],
 )
-def test_what_is_not_reading_is_refused(text_to_sql: SimpleNamespace, problem: Any, text: str, tmp_path: Any) -> None:
+def test_what_is_not_reading_is_refused(text_to_sql: Any, problem: Any, text: str, tmp_path: Any) -> None:
     score = text_to_sql.reward.score(text.format(file=tmp_path / "made.db"), problem)
     assert (score.match, score.compiles) == (False, False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_can_only_be_read_whatever_is_asked_of_it(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_a_database_can_only_be_read_whatever_is_asked_of_it(text_to_sql: Any, problem: Any) -> None:
     database = text_to_sql.reward.built(problem)
     for text in ("DELETE FROM city", "PRAGMA query_only = OFF", "ATTACH ':memory:' AS other"):
         with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
@@ -115,7 +114,7 @@ def test_a_database_can_only_be_read_whatever_is_asked_of_it(text_to_sql: Simple
 
 @pytest.mark.parametrize("text", [ENDLESS, ENDLESS.replace("count(*)", "max(i)"), ENDLESS.replace("count(*)", "i")])
 def test_a_query_without_an_end_is_ended(
-    text_to_sql: SimpleNamespace, problem: Any, text: str, monkeypatch: pytest.MonkeyPatch
+    text_to_sql: Any, problem: Any, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_to_sql.reward, "SECONDS", 0.02)
     began = time.thread_time()
@@ -125,24 +124,24 @@ def test_a_query_without_an_end_is_ended(
 
 
 @pytest.mark.parametrize("column", ["hex(zeroblob(1000000))", "printf('%.*c', 1000000, 'x')", "randomblob(1000000)"])
-def test_a_value_that_is_huge_is_refused(text_to_sql: SimpleNamespace, problem: Any, column: str) -> None:
+def test_a_value_that_is_huge_is_refused(text_to_sql: Any, problem: Any, column: str) -> None:
     score = text_to_sql.reward.score(f"SELECT {column} FROM city", problem)
     assert (score.match, score.compiles) == (False, True)
 
 
-def test_many_rows_are_too_many(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_many_rows_are_too_many(text_to_sql: Any, problem: Any) -> None:
     rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {}) SELECT i FROM n"
     for count, match in ((1000, True), (1001, False)):
         database = text_to_sql.reward.built(problem)
         assert (text_to_sql.reward.rows(database, rows.format(count)) is not None) is match
 
 
-def test_a_gold_query_that_cannot_be_run_is_an_error(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_a_gold_query_that_cannot_be_run_is_an_error(text_to_sql: Any, problem: Any) -> None:
     with pytest.raises(ValueError, match="gold query cannot be run: SELECT nope FROM city"):
         text_to_sql.reward.score(GOLD, replace(problem, gold="SELECT nope FROM city"))
 
 
-def test_scores_may_be_taken_in_any_thread(text_to_sql: SimpleNamespace, problem: Any) -> None:
+def test_scores_may_be_taken_in_any_thread(text_to_sql: Any, problem: Any) -> None:
     scores: list[Any] = []
     threads = [
         threading.Thread(target=lambda: scores.append(text_to_sql.reward.score(GOLD, problem))) for _ in range(4)
@@ -154,7 +153,7 @@ def test_scores_may_be_taken_in_any_thread(text_to_sql: SimpleNamespace, problem
     assert [score.match for score in scores] == [True] * 4
 
 
-def test_similarity_is_of_words_and_signs_in_any_case(text_to_sql: SimpleNamespace) -> None:
+def test_similarity_is_of_words_and_signs_in_any_case(text_to_sql: Any) -> None:
     similarity = text_to_sql.reward.similarity
     assert similarity("select  NAME\nfrom city where people>500;", GOLD) == 1.0
     assert similarity("SELECT name FROM city WHERE people < 500", GOLD) == pytest.approx(14 / 16)
@@ -172,14 +171,14 @@ def test_similarity_is_of_words_and_signs_in_any_case(text_to_sql: SimpleNamespa
     ],
 )
 def test_a_reward_weighs_the_parts_of_a_score(
-    text_to_sql: SimpleNamespace, problem: Any, text: str, weights: dict[str, float], value: float
+    text_to_sql: Any, problem: Any, text: str, weights: dict[str, float], value: float
 ) -> None:
     score = text_to_sql.reward.score(text, problem)
     assert text_to_sql.reward.reward(score, **weights) == pytest.approx(value)
 
 
 @given(text=st.text(alphabet="SELECTselctnamfromity *(),;'`\"\n-/0123456789=<>", max_size=60))
-def test_any_text_has_a_score(text_to_sql: SimpleNamespace, problem: Any, text: str) -> None:
+def test_any_text_has_a_score(text_to_sql: Any, problem: Any, text: str) -> None:
     score = text_to_sql.reward.score(text, problem)
     assert 0.0 <= score.similarity <= 1.0
     assert score.compiles or not score.match
@@ -188,7 +187,7 @@ def test_any_text_has_a_score(text_to_sql: SimpleNamespace, problem: Any, text: 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 50), cut=st.integers(0, 200), word=st.sampled_from(WORDS), level=st.integers(1, 4))
 def test_the_service_s_reward_function_says_the_same(
-    text_to_sql: SimpleNamespace, seed: int, cut: int, word: str, level: int
+    text_to_sql: Any, seed: int, cut: int, word: str, level: int
 ) -> None:
     """Of the gold query, changed at any place."""
     problem = text_to_sql.problems.draw(random.Random(seed), level=level)

@@ -13,7 +13,7 @@ import openrl
 pytestmark = pytest.mark.live
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "text_to_sql"
-NAMES = ("schemas", "queries", "intents", "problems", "reward")
+NAMES = ("tables", "schemas", "queries", "scene", "intents", "problems", "reward")
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
