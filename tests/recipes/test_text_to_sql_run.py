@@ -131,7 +131,7 @@ def start(
     """Runs the recipe to its end, or until so many calls were answered. Curves are drawn where it says so."""
     draw_curves = text_to_sql.run.draw_curves
 
-    def run(*options: str, until: int = 10**6, drawing: bool = False) -> FakeService:
+    def run(*options: str, until: int = 10**6, drawing: bool = False, gold: Callable[[str], str] = gold) -> FakeService:
         service = FakeService(gold, until)
         monkeypatch.setattr(text_to_sql.run, "draw_curves", draw_curves if drawing else lambda *_: None)
         monkeypatch.setattr(text_to_sql.run.tinker, "ServiceClient", lambda **_: service)
@@ -169,9 +169,9 @@ def test_a_run_learns_by_example_then_by_reward_and_writes_it_down(
         *("forward_backward cross_entropy 2", "optim_step 0.001"),
         *("forward_backward cross_entropy 2", "optim_step 0.0006667"),
         *("forward_backward cross_entropy 2", "optim_step 0.0003333"),
-        *("forward_backward importance_sampling 8", "optim_step 0.0003"),
-        *("forward_backward importance_sampling 8", "optim_step 0.0002"),
-        *("forward_backward importance_sampling 8", "optim_step 0.0001"),
+        *("forward_backward importance_sampling 8", "optim_step 0.0005"),
+        *("forward_backward importance_sampling 8", "optim_step 0.0003333"),
+        *("forward_backward importance_sampling 8", "optim_step 0.0001667"),
     ]
     assert calls.count("sample 1 at 0") == 3 * 4 and calls.count("sample 4 at 1") == 3 * 2
     first = next(line for line in metrics(tmp_path) if line["stage"] == "rl")
@@ -253,6 +253,24 @@ def test_rl_begins_from_a_checkpoint(start: Callable[..., FakeService], tmp_path
     assert calls[0] == "load tinker://old/weights/sft"
     assert not [call for call in calls if call.startswith("delete tinker://old")]
     assert steps(tmp_path) == [("unseen", "before"), ("rl", 0), ("rl", 1), ("unseen", "rl")]
+
+
+def test_problems_come_from_a_dataset_where_one_is_named(start: Callable[..., FakeService], tmp_path: Path) -> None:
+    lines = [
+        {
+            "question": f"What is in {number}?",
+            "context": f"CREATE TABLE t{number} (a INT); INSERT INTO t{number} VALUES ({number});",
+            "answer": f"SELECT a FROM t{number}",
+        }
+        for number in range(1, 101)
+    ]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = ["--data", str(tmp_path / "own.jsonl"), "--eval-problems", "3", "--mode", "sft"]
+    service = start(*data, "--out", str(tmp_path / "out"), gold=lambda _: "SELECT 1")
+    learned = ["".join(map(chr, datum.model_input.to_ints())) for data in service.data for datum in data]
+    assert len(learned) == 6 and all(re.search(r"t(\d+)\(a\)\nWhat is in \1\?~", text) for text in learned)
+    unseen = json.loads((tmp_path / "out" / "unseen.json").read_text())["sft"]
+    assert not [one["question"] for one in unseen if any(one["question"] in text for text in learned)]
 
 
 def test_a_folder_with_a_run_is_not_written_over(start: Callable[..., FakeService], tmp_path: Path) -> None:
