@@ -81,24 +81,35 @@ def shown() -> list[list[str]]:
     return [words for words in lines if words and words[0] == "python"]
 
 
+def own_data(path: Path) -> str:
+    """A file in place of a dataset of the hub."""
+    lines = [
+        {
+            "question": f"What is in {number}?",
+            "context": f"CREATE TABLE t{number} (a INT); INSERT INTO t{number} VALUES ({number});",
+            "answer": f"SELECT a FROM t{number}",
+        }
+        for number in range(1, 301)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return str(path)
+
+
 def test_every_command_of_the_readme_runs(server: Server, tmp_path: Path) -> None:
-    """In their order, with small sizes, this server and the checkpoint that the SFT ended with."""
+    """In their order, with small sizes, this server, a file of data, and the checkpoint that the SFT ended with."""
     told: dict[str, str] = {}
-    for words in shown():
+    commands = shown()
+    assert len(commands) >= 7
+    for words in commands:
         script, options = Path(words[1]), words[2:]
-        assert script.parent == Path("recipes/text_to_sql") and (FOLDER / script.name).exists()
-        if script.name != "run.py":
-            done = subprocess.run(command(*options, script=script.name), cwd=tmp_path, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr[-2000:]
-            continue
-        options = [told["state"] if option.startswith("tinker://") else option for option in options]
-        for name in ("--base-url", "--steps"):
+        assert script.parent == Path("recipes/text_to_sql")
+        here = {"--base-url": server.url, "--data": own_data(tmp_path / "own.jsonl"), "--steps": "2"}
+        here["--start"] = told.get("state", "")
+        for name, value in here.items():
             if name in options:
-                options[options.index(name) + 1] = {"--base-url": server.url, "--steps": "2"}[name]
-        quick = [*QUICK, *options, "--base-model", "tiny"]
-        done = subprocess.run(
-            command(*quick), cwd=tmp_path, capture_output=True, text=True, env=where(server), timeout=200
-        )
+                options[options.index(name) + 1] = value
+        quick = [*QUICK, *options, "--base-model", "tiny"] if script.name == "run.py" else options
+        line = command(*quick, script=script.name)
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env=where(server), timeout=200)
         assert done.returncode == 0, (words, done.stderr[-2000:])
         told = dict(re.findall(r"^(\w+): (.+)$", done.stdout, re.MULTILINE))
-    assert len(shown()) >= 6
