@@ -169,9 +169,9 @@ def test_a_run_learns_by_example_then_by_reward_and_writes_it_down(
         *("forward_backward cross_entropy 2", "optim_step 0.001"),
         *("forward_backward cross_entropy 2", "optim_step 0.0006667"),
         *("forward_backward cross_entropy 2", "optim_step 0.0003333"),
-        *("forward_backward importance_sampling 8", "optim_step 0.0005"),
-        *("forward_backward importance_sampling 8", "optim_step 0.0003333"),
-        *("forward_backward importance_sampling 8", "optim_step 0.0001667"),
+        *("forward_backward importance_sampling 8", "optim_step 0.0003"),
+        *("forward_backward importance_sampling 8", "optim_step 0.0002"),
+        *("forward_backward importance_sampling 8", "optim_step 0.0001"),
     ]
     assert calls.count("sample 1 at 0") == 3 * 4 and calls.count("sample 4 at 1") == 3 * 2
     first = next(line for line in metrics(tmp_path) if line["stage"] == "rl")
@@ -322,7 +322,7 @@ def test_an_example_ends_with_the_closing_token_and_weighs_its_query_alone(text_
 
 
 def test_advantages_are_against_the_group_and_nothing_where_it_agrees(text_to_sql: SimpleNamespace) -> None:
-    assert text_to_sql.replies.advantages([1.0, 0.0, 0.0, 1.0]) == [1.0, -1.0, -1.0, 1.0]
+    assert text_to_sql.replies.advantages([1.0, 0.0, 0.0, 1.0]) == [0.5, -0.5, -0.5, 0.5]
     assert text_to_sql.replies.advantages([0.1] * 4) == []
 
 
