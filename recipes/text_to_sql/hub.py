@@ -27,6 +27,7 @@ from reward import built, rows, score
 
 SECONDS = 2.0  #: of the processor, for the statements of one context
 FORBIDDEN = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
+NOTHING = "the query answers nothing"
 PLAIN = (str, int, float, type(None))
 
 
@@ -102,7 +103,8 @@ def load(
             continue
         (pool.unseen if drawn_out(problem.schema, held_out) else pool.seen).append(problem)
     if not pool.seen:
-        raise ValueError(f"no line of {source} can be used: {dict(pool.left_out)}")
+        alone = " (answering=False takes them, for supervised training alone)" if NOTHING in pool.left_out else ""
+        raise ValueError(f"no line of {source} can be used: {dict(pool.left_out)}{alone}")
     return pool
 
 
@@ -139,7 +141,7 @@ def made(line: tuple[str, str, str], *, answering: bool) -> Problem:
     if found is None or not score(query, problem).match:
         raise LeftOut("the query cannot be run")
     if answering and not any(value not in (None, 0) for row in found[1] for value in row):
-        raise LeftOut("the query answers nothing")
+        raise LeftOut(NOTHING)
     return problem
 
 

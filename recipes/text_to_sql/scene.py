@@ -68,9 +68,9 @@ class Scene:
             return f"{self.one(*SAID[test.sign])} {test.value}"
         if test.sign == "!=":
             return f"not {test.value}"
-        return (
-            str(test.value) if isinstance(test.value, str) else f"{self.one('exactly ', 'equal to ', '')}{test.value}"
-        )
+        if isinstance(test.value, str):
+            return test.value
+        return f"{self.one('exactly ', 'equal to ', '')}{test.value}"
 
     def some(self, table: Table, test: Test) -> str:
         """`pets whose weight is over 4`"""
@@ -99,8 +99,7 @@ class Scene:
 
 def said(table: Table, column: str) -> str:
     """A column in words: a `team_name` of a team is its name."""
-    words = column.replace("_", " ")
-    return "name" if words == table.noun else words.removeprefix(f"{table.noun} ")
+    return column.replace("_", " ").removeprefix(f"{table.noun} ")
 
 
 def listed(table: Table, columns: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ def test_a_seed_draws_the_same_problems_and_another_one_others(text_to_sql: Any)
 
 def test_all_databases_are_drawn_from(text_to_sql: Any) -> None:
     for databases, unseen in ((text_to_sql.schemas.SEEN, False), (text_to_sql.schemas.UNSEEN, True)):
-        names = {problem.database for problem in text_to_sql.problems.problems(150, 1, unseen=unseen)}
+        names = {problem.database for problem in text_to_sql.problems.problems(120, 1, unseen=unseen)}
         assert names == {database.name for database in databases}
 
 
@@ -78,6 +78,18 @@ def test_a_database_names_no_column_twice_in_words_or_in_sql(text_to_sql: Any) -
             assert table.kinds and table.numbers and isinstance(table.columns[table.label][0], str)
 
 
+def test_a_question_about_a_database_has_one_query(text_to_sql: Any) -> None:
+    """Whatever the rows: two queries for the same words would make one of them wrong by chance."""
+    rng, found = random.Random(0), defaultdict[tuple[str, str], set[str]](set)
+    for _ in range(3000):
+        database = rng.choice(text_to_sql.schemas.UNSEEN)
+        scene = text_to_sql.scene.Scene(rng, database, database.rows(rng))
+        question, query = rng.choice(rng.choice(tuple(text_to_sql.intents.LEVELS.values())))(scene)
+        found[database.name, question].add(str(query))
+    assert len(found) < 2900  # many come more than once
+    assert [queries for queries in found.values() if len(queries) > 1] == []
+
+
 def test_a_gold_query_answers_something_and_matches_itself(text_to_sql: Any, many: list[Any]) -> None:
     for problem in many:
         score = text_to_sql.reward.score(problem.gold, problem)
@@ -85,13 +97,42 @@ def test_a_gold_query_answers_something_and_matches_itself(text_to_sql: Any, man
         assert problem.opened().execute(problem.gold).fetchall()
 
 
-def test_a_question_says_each_value_of_its_query_as_it_stands_in_the_rows(text_to_sql: Any, many: list[Any]) -> None:
+def test_a_question_says_each_value_of_its_query_as_it_stands_in_its_column(many: list[Any]) -> None:
+    checked = 0
     for problem in many:
-        values = re.findall(r" (?:=|!=|>=?|<=?) ('[^']+'|[\d.]+)", problem.gold.partition(" WHERE ")[2])
-        standing = {str(value) for lines in problem.rows.values() for line in lines for value in line}
-        for value in (value.strip("'") for value in values):
-            assert value in problem.question
-            assert value in standing or "HAVING" in problem.gold
+        table, _, conditions = problem.gold.partition(" FROM ")[2].partition(" WHERE ")
+        for column, value in re.findall(r"(\w+) (?:=|!=|>=?|<=?) ('[^']+'|[\d.]+)", conditions):
+            assert value.strip("'") in problem.question
+            (count,) = problem.opened().execute(f"SELECT count(*) FROM {table} WHERE {column} = {value}").fetchone()
+            assert count, problem
+            checked += 1
+    assert checked > 120
+
+
+TOP, BOTTOM = "highest|largest|greatest", "lowest|smallest"
+#: What a query has if, and only if, its question says one of the words.
+MEANT = {
+    " > ": "above|over|(?<!no )more than|greater than",
+    " < ": "below|under|(?<!no )less than|smaller than|fewer than",
+    " >= ": "at least|no less than",
+    " <= ": "at most|no more than",
+    " != ": "is not",
+    " OR ": "or",
+    "avg(": "average|mean",
+    "sum(": "total|combined",
+    "DISTINCT": "different|distinct",
+}
+#: Where it has an order, and where it has none.
+IN_ORDER = {" DESC": f"{TOP}|descending|the most"}
+WITHOUT_ORDER = {"max(": f"{TOP}|maximum", "min(": f"{BOTTOM}|minimum"}
+
+
+def test_a_question_says_what_its_query_does_and_nothing_else(many: list[Any]) -> None:
+    for problem in many:
+        meant = MEANT | (IN_ORDER if "ORDER BY" in problem.gold else WITHOUT_ORDER)
+        for part, words in meant.items():
+            said = re.search(rf"\b({words})\b", problem.question) is not None
+            assert said == (part in problem.gold), (part, problem.question, problem.gold)
 
 
 SWAPS = (
