@@ -28,7 +28,7 @@ class Preset:
     sft_batch: int = 16
     sft_lr: float = 1e-3
     rl_steps: int = 60
-    rl_lr: float = 3e-4
+    rl_lr: float = 1.5e-4
     groups: int = 16
     group_size: int = 8
 
@@ -36,11 +36,11 @@ class Preset:
 PRESETS = {
     "smollm2-135m": Preset(base_model="HuggingFaceTB/SmolLM2-135M-Instruct"),
     "gemma3-270m": Preset(base_model="google/gemma-3-270m"),
-    "gemma3-1b": Preset(base_model="google/gemma-3-1b-it", sft_lr=5e-4, rl_lr=1e-4),
-    "gemma3-4b": Preset(base_model="google/gemma-3-4b-it", sft_lr=2e-4, rl_lr=5e-5, rank=32, group_size=16),
-    "gemma4-e2b": Preset(base_model="google/gemma-4-E2B-it", sft_lr=2e-4, rl_lr=5e-5, rank=32, group_size=16),
-    "qwen3-0.6b": Preset(base_model="Qwen/Qwen3-0.6B", sft_lr=5e-4, rl_lr=1e-4),
-    "qwen3-4b": Preset(base_model="Qwen/Qwen3-4B-Instruct-2507", sft_lr=2e-4, rl_lr=5e-5, rank=32, group_size=16),
+    "gemma3-1b": Preset(base_model="google/gemma-3-1b-it", sft_lr=5e-4, rl_lr=5e-5),
+    "gemma3-4b": Preset(base_model="google/gemma-3-4b-it", sft_lr=2e-4, rl_lr=2e-5, rank=32, group_size=16),
+    "gemma4-e2b": Preset(base_model="google/gemma-4-E2B-it", sft_lr=2e-4, rl_lr=2e-5, rank=32, group_size=16),
+    "qwen3-0.6b": Preset(base_model="Qwen/Qwen3-0.6B", sft_lr=5e-4, rl_lr=5e-5),
+    "qwen3-4b": Preset(base_model="Qwen/Qwen3-4B-Instruct-2507", sft_lr=2e-4, rl_lr=2e-5, rank=32, group_size=16),
 }
 
 
