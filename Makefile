@@ -47,8 +47,16 @@ helm: install ## Have the helm that the chart's tests use
 unit: install helm ## Quick tests, no network
 	$(BIN)/pytest -n auto -m "not live and not gpu and not vllm"
 
-live: install cookbook ## Tests with a real broker and real worker processes
+live: install cookbook browser ## Tests with a real broker and real worker processes
 	$(BIN)/pytest -m live
+
+# Debian's packages, which only root may install; without them the tests that need them say so.
+.PHONY: browser
+browser: ## Have a Chromium, for the tests that look at pages
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+		{ command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get -qq update && \
+			DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } || \
+		echo "There is no Chromium, and tests that look at pages are skipped; on Debian: sudo apt install chromium"
 
 cookbook: $(COOKBOOK)/.installed ## An environment with the unmodified tinker-cookbook, for its tests
 

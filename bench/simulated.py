@@ -16,6 +16,7 @@ from openrl.config import Settings, load
 from openrl.domain.errors import EngineBusy
 from openrl.domain.model import ModelCard
 from openrl.domain.sampling import SampleResult, Sequence, StopReason
+from openrl.domain.stretch import Owner
 from openrl.models.catalogue import resolve
 from workers.card import card_of
 from workers.device.loop import DeviceLoop
@@ -56,6 +57,10 @@ class SimulatedEngine:
         self._waiting: set[int] = set()
         self._running: list[Job] = []
         self.tokens_drawn = 0
+
+    @property
+    def served(self) -> frozenset[Owner]:
+        return frozenset()
 
     @property
     def idle(self) -> bool:

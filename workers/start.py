@@ -20,11 +20,12 @@ from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.ledger.port import Brings
 from openrl.ledger.roster import RedisRoster
+from openrl.ledger.timelines import RedisTimelines
 from openrl.models.catalogue import resolve
 from queues.app import make_app
 from queues.bell import ringer
 from queues.lanes import REWARD_LINE, reward_queues, sample_line, sample_queues, train_queue
-from workers.health import Health, told
+from workers.health import Health, follower_told, told
 from workers.namesakes import bury_namesakes
 from workers.station import Station, opened
 from workers.stopping import stoppable
@@ -89,8 +90,10 @@ def _run_follower(place: Place, settings: Settings) -> None:
     member = _join(place, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    base = load(str(resolve(settings.base_model, settings.home)), settings, member)
-    member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
+    with follower_told(settings.metrics, place.local_rank) as loaded:
+        base = load(str(resolve(settings.base_model, settings.home)), settings, member)
+        loaded()
+        member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
 
 
 def _join(place: Place, settings: Settings) -> "Member":
@@ -164,7 +167,7 @@ def _run_reward(app: Celery, settings: Settings) -> None:
 def _announce_and_sweep(
     here: Station, role: Role, cards: tuple[ModelCard, ...], slots: int, closing: ExitStack, health: Health
 ) -> None:
-    roster = RedisRoster(here.redis)
+    roster, timelines = RedisRoster(here.redis), RedisTimelines(here.redis)
     info = WorkerInfo(
         id=here.worker,
         role=role,
@@ -179,6 +182,8 @@ def _announce_and_sweep(
         use, draining = here.use() if here.use else None, here.drains_since is not None
         roster.announce(replace(info, rewards=here.rewards, use=use, draining=draining), ANNOUNCED_FOR_SECONDS)
         health.announced = True
+        if here.tell_timeline is not None:
+            here.tell_timeline(lambda period: timelines.add(here.worker, period))
 
     def drain(**_: object) -> None:
         here.drain()

@@ -24,8 +24,9 @@ def run(settings: Settings) -> None:
 
         from openrl.gateway.app import create_app
 
+        app = create_app(settings)
         config = uvicorn.Config(
-            create_app(settings),
+            app,
             access_log=False,
             backlog=BACKLOG,
             log_config=None,
@@ -33,4 +34,8 @@ def run(settings: Settings) -> None:
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
         )
         log.info("listening on http://%s:%d", *sock.getsockname()[:2])
-        uvicorn.Server(config).run(sockets=[sock])
+        try:
+            uvicorn.Server(config).run(sockets=[sock])
+        finally:  # uvicorn keeps to itself what a start ended with, and exits
+            if app.state.refused is not None:
+                raise app.state.refused

@@ -49,6 +49,7 @@ from openrl.domain.errors.missing import (
 from openrl.domain.errors.op import (
     ClaimLost,
     LeaseLost,
+    LedgerFull,
     LedgerUnreachable,
     MemberFailed,
     NoRoomForBatch,
@@ -121,6 +122,7 @@ __all__ = [
     "KeyNotFound",
     "KeyRejected",
     "LeaseLost",
+    "LedgerFull",
     "LedgerUnreachable",
     "MemberFailed",
     "MemberUnknown",

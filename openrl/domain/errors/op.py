@@ -108,3 +108,10 @@ class LedgerUnreachable(PassingError):
 
     def __str__(self) -> str:
         return f"the ledger does not answer ({self.args[0]}); retry in a moment"
+
+
+class LedgerFull(LedgerUnreachable):
+    """The broker's memory is used up to what work that is there already needs. Nothing was written."""
+
+    def __str__(self) -> str:
+        return f"the ledger takes no more for the moment ({self.args[0]}); retry later, an operator must give it more"

@@ -135,7 +135,7 @@ class AtOnce:
         self.since.append(since)
         return self._engine.pass_over(batch)
 
-    def optim_step(self, run: str, adam: AdamParams, since: float) -> dict[str, float]:
+    def optim_step(self, run: str, adam: AdamParams, tenant: TenantId, since: float) -> dict[str, float]:
         self.since.append(since)
         return self._engine.optim_step(run, adam)
 
