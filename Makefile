@@ -49,9 +49,8 @@ helm: install ## Have the helm that the chart's tests use
 unit: install helm ## Quick tests, no network
 	$(BIN)/pytest -n auto -m "not live and not gpu and not vllm"
 
-live: install cookbook browser ## Tests with a real broker and real worker processes, two files at a time where times are not looked at
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "live and not alone"
-	$(BIN)/pytest -m "live and alone"
+live: install cookbook browser ## Tests with a real broker and real worker processes
+	$(BIN)/pytest -m live
 
 # Debian's packages, which only root may install; without them the tests that need them say so.
 .PHONY: browser

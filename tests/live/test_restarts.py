@@ -20,7 +20,7 @@ from loops import train
 
 import openrl
 
-pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
 DRAIN_SECONDS = 1.0
 TOKENS = 150

@@ -23,7 +23,7 @@ from openrl.ledger.roster import RedisRoster
 from openrl.models import tiny
 from openrl.models.catalogue import resolve
 
-pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 CLIENTS = 6
 STEPS = 45
