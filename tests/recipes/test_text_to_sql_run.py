@@ -326,6 +326,31 @@ def test_an_example_ends_with_the_closing_token_and_weighs_its_query_alone(text_
     assert learned == f"{problem.gold}~" and set(weights) == {0.0, 1.0}
 
 
+def test_the_queue_is_asked_for_every_reply_with_its_problem(
+    text_to_sql: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import openrl
+    from openrl.client.scores import Score
+
+    asked: list[Any] = []
+
+    class Client:
+        def __init__(self, url: str | None) -> None:
+            asked.append(url)
+
+        def score_in_parts(self, *what: Any) -> list[Score]:
+            asked.append(what)
+            return [Score(1.0, {"parsed": 1.0}), Score(0.0, {"parsed": 1.0}), Score(0.0, {"parsed": 0.0})]
+
+    monkeypatch.setattr(openrl, "Client", Client)
+    problems = text_to_sql.problems.problems(3, 1)
+    texts = [problems[0].gold, "SELECT 1", "no"]
+    scores = asyncio.run(text_to_sql.scoring.scorer("queue", "http://here")(texts, problems))
+    assert asked == ["http://here", ("sql_execution", texts, [problem.context() for problem in problems])]
+    assert [(one.match, one.compiles) for one in scores] == [(True, True), (False, True), (False, False)]
+    assert scores[0].similarity == 1.0 > scores[1].similarity > scores[2].similarity == 0.0
+
+
 def test_advantages_are_against_the_group_and_nothing_where_it_agrees(text_to_sql: SimpleNamespace) -> None:
     assert text_to_sql.replies.advantages([1.0, 0.0, 0.0, 1.0]) == [0.5, -0.5, -0.5, 0.5]
     assert text_to_sql.replies.advantages([0.1] * 4) == []

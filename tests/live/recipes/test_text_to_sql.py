@@ -53,9 +53,9 @@ def test_both_stages_run_to_their_end_with_rewards_from_the_queue(server: Server
     assert {"match_before", "match_sft", "match_rl", "match_unseen", "reward_last"} <= block.keys()
     assert block["weights"].startswith("tinker://") and "/sampler_weights/" in block["weights"]
     assert (tmp_path / "curve.png").stat().st_size > 1000
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    learned = [line for line in lines if line["stage"] == "rl"]
-    assert any(line["rollouts_used"] for line in learned) and any(line["similarity"] > 0 for line in learned)
+    unseen = json.loads((tmp_path / "unseen.json").read_text())
+    assert [len(unseen[stage]) for stage in ("before", "sft", "rl")] == [8, 8, 8]
+    assert {one["level"] for one in unseen["rl"]} == {1, 2, 3, 4}
 
 
 def test_a_run_that_is_killed_goes_on_where_it_was(server: Server, tmp_path: Path) -> None:
