@@ -127,8 +127,15 @@ def equip_with(step_seconds: float) -> Any:
         loop.start()
         closing.callback(engine.close)
         closing.callback(loop.stop)
-        sizes = {"architecture": NAME, "vocab_size": VOCABULARY, "context_length": CONTEXT}
-        return card_of(source, settings, **sizes, trains=False, samples=True)  # type: ignore[arg-type]
+        return card_of(
+            source,
+            settings,
+            architecture=NAME,
+            vocab_size=VOCABULARY,
+            context_length=CONTEXT,
+            trains=False,
+            samples=True,
+        )
 
     return equip
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from celery import Celery, signals
 
+from openrl import importing
 from openrl.config import Settings
 from openrl.domain.errors import LedgerUnreachable
 from openrl.domain.model import ModelCard
@@ -84,8 +85,9 @@ def run(role: str, settings: Settings, equip: Equip | None = None) -> None:
 
 def _run_follower(place: Place, settings: Settings) -> None:
     """A rank other than 0. Signals to stop are for rank 0, which stops the others when it has drained."""
-    from workers.device.station import load
-    from workers.device.training import memory_bytes, pack_tokens
+    with importing.many():
+        from workers.device.station import load
+        from workers.device.training import memory_bytes, pack_tokens
 
     member = _join(place, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -132,19 +134,20 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
 
 def _chosen(role: Role, settings: Settings) -> Equip:
     """Each engine's modules are imported where it runs only."""
-    from workers.model.devices import choose_device
-    from workers.sample.choice import choose_engine
+    with importing.many():
+        from workers.model.devices import choose_device
+        from workers.sample.choice import choose_engine
 
-    engine, why = choose_engine(settings.sample.engine, role, choose_device(settings.worker.device).type)
-    if role is not Role.TRAIN:
-        log.info("sample engine: %s (%s)", engine, why, extra={"action": "start"})
-    if engine == "vllm":
-        from workers.sample.vllm.station import equip as equip_vllm
+        engine, why = choose_engine(settings.sample.engine, role, choose_device(settings.worker.device).type)
+        if role is not Role.TRAIN:
+            log.info("sample engine: %s (%s)", engine, why, extra={"action": "start"})
+        if engine == "vllm":
+            from workers.sample.vllm.station import equip as equip_vllm
 
-        return lambda here, settings, closing, **_: equip_vllm(here, settings, closing)
-    from workers.device.station import equip
+            return lambda here, settings, closing, **_: equip_vllm(here, settings, closing)
+        from workers.device.station import equip
 
-    return equip
+        return equip
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:

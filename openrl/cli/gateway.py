@@ -2,6 +2,7 @@
 
 import logging
 
+from openrl import importing
 from openrl.cli.open_files import allow_many
 from openrl.cli.ports import BACKLOG, listening, require_port
 from openrl.config import Settings
@@ -20,9 +21,10 @@ def run(settings: Settings) -> None:
     if settings.metrics.port:
         require_port("OPENRL_METRICS__PORT", settings.metrics.host, settings.metrics.port)
     with listening("gateway", settings.gateway.host, settings.gateway.port) as sock:
-        import uvicorn
+        with importing.many():
+            import uvicorn
 
-        from openrl.gateway.app import create_app
+            from openrl.gateway.app import create_app
 
         app = create_app(settings)
         config = uvicorn.Config(

@@ -129,7 +129,7 @@ class Ledger(Protocol):
 
     def open_batch(self, batch: Batch) -> Batch:
         """Let a batch in: keep room for all its ops among the tenant's unsettled ones. A repeat answers the batch as it
-        stands; where ops of it never came they have their room again. Raises NoRoomForBatch."""
+        stands; where ops of it never came they have their room again. Raises NoRoomForBatch, BatchTooLarge."""
         ...
 
     def close_batch(self, batch: BatchId, error: OpenRLError) -> None:

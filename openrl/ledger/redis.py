@@ -15,7 +15,6 @@ from openrl.domain.errors import (
     BytesLost,
     ClaimLost,
     LeaseLost,
-    NoRoomForBatch,
     OpenRLError,
     PassingError,
     TurnUnsettled,
@@ -25,7 +24,7 @@ from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
-from openrl.ledger.batches import Batch
+from openrl.ledger.batches import Batch, no_room
 from openrl.ledger.census import Life, QueueLoad, read_life, take_census, waits_seconds
 from openrl.ledger.follow_up import FollowUp
 from openrl.ledger.fullness import Fullness
@@ -99,7 +98,7 @@ class RedisLedger:
         most = self._limits.max_waiting_per_tenant
         word, fields = self._call("open_batch", most, batch.id, batch.tenant, batch.ops, *batch_fields(batch))
         if word == b"full":
-            raise NoRoomForBatch(most, int(fields), batch.ops)
+            raise no_room(batch, most, int(fields))
         return read_batch(batch.id, dict(zip(fields[::2], fields[1::2], strict=True)))
 
     def close_batch(self, batch: BatchId, error: OpenRLError) -> None:

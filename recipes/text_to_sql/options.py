@@ -13,37 +13,34 @@ examples:
   run.py --mode rl --start tinker://… --steps 40 --out runs/rl
                                                only reward what runs right, from that checkpoint
   run.py --rewards local                       score replies in this process instead of on the service's reward queue
+  run.py --data gretelai/synthetic_text_to_sql problems of a dataset, some of its schemas held out (see hub.py)
   run.py --base-url https://openrl.example.com --preset qwen3-4b
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Sizes for one model. Only the first two were run; the others are where to start from."""
+    """Sizes for one model. Only the first was tuned; the others are where to start from."""
 
     base_model: str
     rank: int = 16
-    sft_steps: int = 60
+    sft_steps: int = 40
     sft_batch: int = 16
     sft_lr: float = 1e-3
     rl_steps: int = 60
-    rl_lr: float = 3e-4
-    groups: int = 8
+    rl_lr: float = 1.5e-4
+    groups: int = 16
     group_size: int = 8
 
 
 PRESETS = {
     "smollm2-135m": Preset(base_model="HuggingFaceTB/SmolLM2-135M-Instruct"),
     "gemma3-270m": Preset(base_model="google/gemma-3-270m"),
-    "gemma3-1b": Preset(base_model="google/gemma-3-1b-it", sft_lr=5e-4, rl_lr=1e-4, groups=16),
-    "gemma3-4b": Preset(base_model="google/gemma-3-4b-it", sft_lr=2e-4, rl_lr=5e-5, rank=32, groups=16, group_size=16),
-    "gemma4-e2b": Preset(
-        base_model="google/gemma-4-E2B-it", sft_lr=2e-4, rl_lr=5e-5, rank=32, groups=16, group_size=16
-    ),
-    "qwen3-0.6b": Preset(base_model="Qwen/Qwen3-0.6B", sft_lr=5e-4, rl_lr=1e-4, groups=16),
-    "qwen3-4b": Preset(
-        base_model="Qwen/Qwen3-4B-Instruct-2507", sft_lr=2e-4, rl_lr=5e-5, rank=32, groups=16, group_size=16
-    ),
+    "gemma3-1b": Preset(base_model="google/gemma-3-1b-it", sft_lr=5e-4, rl_lr=5e-5),
+    "gemma3-4b": Preset(base_model="google/gemma-3-4b-it", sft_lr=2e-4, rl_lr=2e-5, rank=32, group_size=16),
+    "gemma4-e2b": Preset(base_model="google/gemma-4-E2B-it", sft_lr=2e-4, rl_lr=2e-5, rank=32, group_size=16),
+    "qwen3-0.6b": Preset(base_model="Qwen/Qwen3-0.6B", sft_lr=5e-4, rl_lr=5e-5),
+    "qwen3-4b": Preset(base_model="Qwen/Qwen3-4B-Instruct-2507", sft_lr=2e-4, rl_lr=2e-5, rank=32, group_size=16),
 }
 
 
@@ -57,6 +54,8 @@ class Options:
     resume: bool
     rewards: str
     seed: int
+    data: str | None
+    data_lines: int
     rank: int
     sft_steps: int
     sft_batch: int
@@ -131,8 +130,10 @@ def _add_what_and_where(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, default=Path("runs/text_to_sql"), help="where metrics, answers, state and curve are written"
     )
     add("--seed", type=int, default=0, help="of the adapter and the training problems; not of the unseen ones")
+    add("--data", metavar="NAME", help="dataset of the hub, or a .jsonl file, in place of problems that are made up")
+    add("--data-lines", type=int, default=5000, help="of --data that are read")
     add("--rank", type=int, help="of the LoRA adapter")
-    add("--eval-problems", type=int, default=240, help="unseen problems answered before, between and after the stages")
+    add("--eval-problems", type=int, default=400, help="unseen problems answered before, between and after the stages")
     add("--max-tokens", type=int, default=64, help="of one reply")
     add("--steps", type=int, help="of the one stage of --mode sft or rl")
 

@@ -27,11 +27,11 @@ def draw_curves(runs: list[Path], path: Path) -> None:
 
 
 def _steps(axes: Axes, runs: list[list[dict[str, Any]]], stage: str, names: dict[str, str], title: str) -> None:
-    """Every run thin, their mean (over a few steps) thick."""
+    """Every run that has the stage thin, their mean (over a few steps) thick."""
     axes.set(title=title, xlabel="step")
     axes.grid(alpha=0.3)
-    curves = [[line for line in run if line["stage"] == stage] for run in runs]
-    if not all(curves):
+    curves = [curve for run in runs if (curve := [line for line in run if line["stage"] == stage])]
+    if not curves:
         axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
         return
     for colour, (name, label) in zip(COLOURS, names.items(), strict=False):

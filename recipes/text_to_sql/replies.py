@@ -65,11 +65,14 @@ def known(sequence: types.SampledSequence) -> list[float]:
 
 
 def advantages(rewards: list[float]) -> list[float]:
-    """Each reward against its own group, in standard deviations; nothing when all are the same (nothing to learn)."""
+    """Each reward against its own group's mean; nothing when all are the same (nothing to learn).
+
+    They are not divided by the group's deviation: that would make a group whose replies differ in whether they compile
+    count as much as one whose replies differ in whether they are right.
+    """
     if max(rewards) == min(rewards):
         return []
-    centred = np.array(rewards) - np.mean(rewards)
-    return [float(value) for value in centred / centred.std()]
+    return [float(value) for value in np.array(rewards) - np.mean(rewards)]
 
 
 def reinforced(rollout: Rollout, advantage: float) -> types.Datum:

@@ -13,12 +13,13 @@ from collections import deque
 from statistics import fmean
 from typing import Any
 
+import problems
 import tinker
 from chat import Chat
+from hub import load
 from journal import Journal
 from options import Options, parse_options
 from plots import draw_curves
-from problems import draw, problems
 from replies import Rollout, advantages, answered, reinforced, roll_out, scored, summed_up, supervised
 from reward import reward
 from rich.console import Console
@@ -37,6 +38,7 @@ class Run:
     def __init__(self, service: tinker.ServiceClient, options: Options, journal: Journal, progress: Progress) -> None:
         self.service, self.options, self.journal, self.progress = service, options, journal, progress
         self.scorer: Scorer = scorer(options.rewards, options.base_url)
+        self.source = problems if options.data is None else load(options.data, most=options.data_lines)
         self.trainer: tinker.TrainingClient
         self.chat: Chat
         self._rest = tinker.RestClient(base_url=options.base_url)
@@ -72,7 +74,7 @@ class Run:
         sent: deque[tuple[dict[str, Any], Any, Any]] = deque()
         for step in range(self._first("sft"), self.options.sft_steps):
             rng = random.Random(f"{self.options.seed} sft {step}")
-            data = [supervised(self.chat, draw(rng)) for _ in range(self.options.sft_batch)]
+            data = [supervised(self.chat, self.source.draw(rng)) for _ in range(self.options.sft_batch)]
             rate = self.options.sft_lr * (1 - step / self.options.sft_steps)
             gradients = self.trainer.forward_backward(data, "cross_entropy")
             update = self.trainer.optim_step(types.AdamParams(learning_rate=rate))
@@ -95,7 +97,7 @@ class Run:
         for step in range(self._first("rl"), self.options.rl_steps):
             began = time.monotonic()
             rng = random.Random(f"{self.options.seed} rl {step}")
-            asked = [draw(rng) for _ in range(self.options.groups)]
+            asked = [self.source.draw(rng) for _ in range(self.options.groups)]
             sampler = await self.trainer.save_weights_and_get_sampling_client()
             drawn = await roll_out(sampler, self.chat, asked, self.options.group_size, params)
             sampled = time.monotonic()
@@ -154,7 +156,7 @@ class Run:
             return
         began = time.monotonic()
         sampler = await self.trainer.save_weights_and_get_sampling_client()
-        unseen = problems(self.options.eval_problems, 0, unseen=True)
+        unseen = self.source.problems(self.options.eval_problems, 0, unseen=True)
         answers = await answered(sampler, self.chat, unseen, self.scorer, self.options.max_tokens)
         figures = summed_up(answers)
         self.journal.keep_unseen(after, answers)

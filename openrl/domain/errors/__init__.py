@@ -47,6 +47,7 @@ from openrl.domain.errors.missing import (
     WeightsRemoved,
 )
 from openrl.domain.errors.op import (
+    BatchTooLarge,
     ClaimLost,
     LeaseLost,
     LedgerFull,
@@ -97,6 +98,7 @@ __all__ = [
     "AnswerUnreadable",
     "BaseModelMissing",
     "BatchNotFound",
+    "BatchTooLarge",
     "BodyInvalid",
     "BodyTooLarge",
     "BytesLost",

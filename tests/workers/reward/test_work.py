@@ -5,7 +5,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import held  # type: ignore[import-not-found]
+from scoring import held
 
 from openrl.domain.errors import (
     ClaimLost,
