@@ -58,7 +58,6 @@ async def train(options: Any, problems_seed: int) -> list[dict[str, Any]]:
     import run
     import tinker
     from journal import Journal
-    from problems import problems
     from replies import answered
     from rich.progress import Progress
     from shaping import reward
@@ -73,7 +72,7 @@ async def train(options: Any, problems_seed: int) -> list[dict[str, Any]]:
         await trial._begin()
         await trial._rl()
         sampler = await trial.trainer.save_weights_and_get_sampling_client()
-        unseen = problems(options.eval_problems, 1 + problems_seed, unseen=True)
+        unseen = trial.source.problems(options.eval_problems, 1 + problems_seed, unseen=True)
         return await answered(sampler, trial.chat, unseen, trial.scorer, options.max_tokens)
 
 
