@@ -123,7 +123,11 @@ async def begin(service: tinker.ServiceClient, options: Options) -> tuple[tinker
     """A new adapter and step 0, or the one that an earlier run kept and the step at which it did."""
     if not options.resume:
         trainer = await service.create_lora_training_client(
-            options.base_model, options.rank, options.seed, train_unembed=False, user_metadata={"recipe": "sft"}
+            options.base_model,
+            options.rank,
+            options.seed,
+            train_unembed=False,
+            user_metadata={"recipe": "sft_pig_latin"},
         )
         return trainer, 0
     kept = json.loads((options.out / "state.json").read_text())
