@@ -1,7 +1,7 @@
 """The task: answer a request with one JSON function call. Drawing requests, and scoring replies.
 
-Everything here is plain Python over strings. It knows no model, no tokens and no service. A new task needs a `draw` that
-makes examples to learn from, a `held_out` that makes those to be tested with, and a score.
+Everything here is plain Python over strings. It knows no model, no tokens and no service. A new task needs a `draw`
+that makes examples to learn from, a `held_out` that makes those to be tested with, and a score.
 """
 
 import json

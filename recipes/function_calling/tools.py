@@ -1,8 +1,8 @@
 """The tools that requests are about, and how people ask for them. Data only; `calls.py` draws from it.
 
-A tool and its parameters have several names, so that a model has to read the definitions instead of learning names. In a
-wording `{city}` stands for a value of that parameter, and `{loud= with sound| in silence}` for a boolean one: what is said
-where it is true, and where it is false. A parameter that a wording leaves out is an optional one.
+A tool and its parameters have several names, so that a model has to read the definitions instead of learning names.
+In a wording `{city}` stands for a value of that parameter, and `{loud= with sound| in silence}` for a boolean one: what
+is said where it is true, and where it is false. A parameter that a wording leaves out is an optional one.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Its names; its type as definitions tell it (for a choice: the values, parted by |); what values are drawn from."""
+    """Its names, its type as definitions tell it (of a choice: the values), and what values are drawn from."""
 
     names: str
     type: str
@@ -53,8 +53,8 @@ CITIES = (
     "Seoul, Sydney, Tokyo, Vienna, Denver, Geneva, Hanoi, Helsinki, Kyoto, Munich, Naples, Toronto, Venice, Warsaw"
 )
 PEOPLE = (
-    "Adam, Alice, Amy, Anna, Ben, Carl, Clara, David, Emma, Eva, Hugo, Ivy, Jane, Julia, Kim, Laura, Leo, Lucy, Mark, Max, "
-    "Mia, Nina, Diana, Edgar, Fiona, Felix, Grace, Ian, Marta, Oscar, Ruth, Simon, Vera"
+    "Adam, Alice, Amy, Anna, Ben, Carl, Clara, David, Emma, Eva, Hugo, Ivy, Jane, Julia, Kim, Laura, Leo, Lucy, Mark, "
+    "Max, Mia, Nina, Diana, Edgar, Fiona, Felix, Grace, Ian, Marta, Oscar, Ruth, Simon, Vera"
 )
 ROOMS = "kitchen, bedroom, bathroom, hall, office, garage, attic, living room, cellar, nursery, guest room, library"
 TIMES = (
@@ -62,9 +62,10 @@ TIMES = (
     "6:55, 9:05, 11:40, 13:50, 16:20, 18:05, 19:55, 21:15"
 )
 DATES = (
-    "May 4, June 12, July 1, August 23, March 8, April 17, October 30, January 9, February 14, Monday, Tuesday, Friday, "
-    "December 5, November 21, September 2, July 19, Sunday, Thursday"
+    "May 4, June 12, July 1, August 23, March 8, April 17, October 30, January 9, February 14, Monday, Tuesday, "
+    "Friday, December 5, November 21, September 2, July 19, Sunday, Thursday"
 )
+CURRENCIES = "euros, dollars, yen, pounds, francs, rupees, kroner, pesos, zloty, won, rand, forints"
 STREETS = (
     "12 Oak Street, 5 Mill Road, 48 Park Lane, 7 King Street, 31 Hill Road, 90 Station Road, the airport, the museum, "
     "the harbour, 66 Lake Drive, 3 Church Lane, 27 Bridge Street, the town hall, the zoo"
@@ -123,8 +124,8 @@ TOOLS = (
         "Convert an amount of money into another currency.",
         {
             "amount": numbers("amount value sum", 2, 900),
-            "source": strings("source from", "euros, dollars, yen, pounds, francs, rupees, pesos, kroner, zloty"),
-            "target": strings("target to", "dollars, euros, pounds, yen, rupees, francs, kroner, pesos, won"),
+            "source": strings("source from", CURRENCIES),
+            "target": strings("target to", CURRENCIES),
         },
         (
             "How much is {amount} {source} in {target}?",
@@ -140,7 +141,7 @@ TOOLS = (
         {
             "title": strings(
                 "title song track",
-                "Yesterday, Hey Jude, Imagine, Thriller, Purple Rain, Wonderwall, Hurt, Creep, Respect, Halo, Zombie, Africa",
+                "Yesterday, Hey Jude, Imagine, Thriller, Purple Rain, Wonderwall, Hurt, Creep, Respect, Halo, Africa",
             ),
             "volume": integers("volume level", 1, 10),
         },
@@ -158,7 +159,7 @@ TOOLS = (
         {
             "restaurant": strings(
                 "restaurant place",
-                "Bella Roma, Blue Moon, Golden Dragon, La Piazza, Old Mill, Green Leaf, Sea Breeze, Casa Luna, Red Lion",
+                "Bella Roma, Blue Moon, Golden Dragon, La Piazza, Old Mill, Green Leaf, Sea Breeze, Casa Luna, The Fox",
             ),
             "people": integers("people guests seats", 2, 9),
             "time": strings("time at", TIMES),
@@ -177,7 +178,7 @@ TOOLS = (
         {
             "item": strings(
                 "item product what",
-                "milk, bread, apples, eggs, rice, soap, coffee, butter, onions, cheese, tea, salt, honey, lemons, flour",
+                "milk, bread, apples, eggs, rice, soap, coffee, butter, onions, cheese, tea, salt, honey, lemons, jam",
             ),
             "count": integers("count quantity number", 2, 20),
         },

@@ -1,7 +1,7 @@
 """The task: put words into Pig Latin. The rules, the words, which of them training sees, and how a reply is scored.
 
-Everything here is plain Python over strings. It knows no model, no tokens and no service. A new task needs a `draw` that
-makes examples to learn from, a `held_out` that makes those to be tested with, and a score.
+Everything here is plain Python over strings. It knows no model, no tokens and no service. A new task needs a `draw`
+that makes examples to learn from, a `held_out` that makes those to be tested with, and a score.
 """
 
 import random
