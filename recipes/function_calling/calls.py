@@ -22,7 +22,7 @@ OPENERS = ("", "", "", "Hello! ", "One more thing. ")
 UNSEEN_OPENERS = ("", "", "", "I could use some help. ")
 KINDS = ("unseen_wording", "unseen_tool", "no_tool")  #: of tests
 NO_TOOL = 0.2  #: share of examples in which nothing fits
-FUNCTIONS = (2, 4)  #: fewest and most that a request comes with
+FUNCTIONS = (2, 3)  #: fewest and most that a request comes with
 SLOT = re.compile(r"\{(\w+)(?:=([^|}]*)\|([^}]*))?\}")
 
 Value = str | int | float | bool

@@ -244,7 +244,7 @@ def parse_options() -> Options:
     parser.add_argument("--tests", type=int, default=120, help="phrases of unseen words to be tested with")
     parser.add_argument("--test-every", type=int, default=50, help="steps from test to test; also when state is kept")
     parser.add_argument("--lr", type=float, default=2e-3, help="at the first step; it falls to zero along a line")
-    parser.add_argument("--rank", type=int, default=32, help="of the LoRA adapter")
+    parser.add_argument("--rank", type=int, default=16, help="of the LoRA adapter")
     parser.add_argument("--seed", type=int, default=0, help="of the examples and the adapter")
     parser.add_argument("--out", type=Path, default=Path("runs/sft_pig_latin"), help="where metrics and curve go")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out from the state it kept last")
