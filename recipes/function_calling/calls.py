@@ -8,10 +8,11 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tools import SMALL_TALK, TOOLS, UNSEEN_SMALL_TALK, UNSEEN_TOOLS, Parameter, Tool
+from tools import SMALL_TALK, TOOLS, Parameter, Tool
+from unseen_tools import UNSEEN_SMALL_TALK, UNSEEN_TOOLS
 
 NO_CALL = "No function fits."
 SYSTEM = (
@@ -20,7 +21,6 @@ SYSTEM = (
 )
 OPENERS = ("", "", "", "Hello! ", "One more thing. ")
 UNSEEN_OPENERS = ("", "", "", "I could use some help. ")
-KINDS = ("unseen_wording", "unseen_tool", "no_tool")  #: of tests
 NO_TOOL = 0.2  #: share of examples in which nothing fits
 FUNCTIONS = (2, 3)  #: fewest and most that a request comes with
 SLOT = re.compile(r"\{(\w+)(?:=([^|}]*)\|([^}]*))?\}")
@@ -67,12 +67,29 @@ class Offer:
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What examples of one sort are drawn from; `unseen` says which of the strings."""
+
+    tools: Sequence[Tool]
+    small_talk: Sequence[str]
+    openers: Sequence[str]
+    unseen: bool
+
+
+TRAINING = Source(TOOLS, SMALL_TALK, OPENERS, False)
+REWORDED = [replace(tool, wordings=tool.unseen_wordings) for tool in TOOLS]
+TESTS = {
+    "unseen_wording": Source(REWORDED, UNSEEN_SMALL_TALK, UNSEEN_OPENERS, True),
+    "unseen_tool": Source(UNSEEN_TOOLS, UNSEEN_SMALL_TALK, UNSEEN_OPENERS, True),
+    "no_tool": Source(UNSEEN_TOOLS, UNSEEN_SMALL_TALK, UNSEEN_OPENERS, True),
+}
+KINDS = tuple(TESTS)
+
+
 def draw(rng: random.Random) -> Example:
     """An example to learn from: tools, wordings and strings of training alone."""
-    if rng.random() < NO_TOOL:
-        return _without_call(rng, TOOLS, TOOLS, SMALL_TALK, OPENERS, unseen=False)
-    tool = rng.choice(TOOLS)
-    return _with_call(rng, "seen", tool, tool.wordings, TOOLS, OPENERS, unseen=False)
+    return _without_call(rng, TRAINING) if rng.random() < NO_TOOL else _with_call(rng, "seen", TRAINING)
 
 
 def held_out(count: int) -> list[Example]:
@@ -81,53 +98,37 @@ def held_out(count: int) -> list[Example]:
     tools of training in unseen wordings, unseen tools among each other, and unseen tools of which none fits.
     """
     rng = random.Random(0)
-    return [_test(rng, KINDS[index % len(KINDS)]) for index in range(count)]
+    kinds = [KINDS[index % len(KINDS)] for index in range(count)]
+    return [
+        _without_call(rng, TESTS[kind]) if kind == "no_tool" else _with_call(rng, kind, TESTS[kind]) for kind in kinds
+    ]
 
 
-def _test(rng: random.Random, kind: str) -> Example:
-    if kind == "no_tool":
-        return _without_call(rng, UNSEEN_TOOLS, UNSEEN_TOOLS, UNSEEN_SMALL_TALK, UNSEEN_OPENERS, unseen=True)
-    tools = TOOLS if kind == "unseen_wording" else UNSEEN_TOOLS
-    tool = rng.choice(tools)
-    wordings = tool.unseen_wordings or tool.wordings
-    return _with_call(rng, kind, tool, wordings, tools, UNSEEN_OPENERS, unseen=True)
-
-
-def _with_call(
-    rng: random.Random,
-    kind: str,
-    tool: Tool,
-    wordings: Sequence[str],
-    tools: Sequence[Tool],
-    openers: Sequence[str],
-    *,
-    unseen: bool,
-) -> Example:
+def _with_call(rng: random.Random, kind: str, source: Source) -> Example:
+    tool = rng.choice(source.tools)
+    wording = rng.choice(tool.wordings)
     offer = _offer(rng, tool)
-    others = rng.sample([other for other in tools if other is not tool], rng.randint(*FUNCTIONS) - 1)
-    definitions = [offer.definition(), *(_offer(rng, other).definition() for other in others)]
-    rng.shuffle(definitions)
-    request, arguments = _request(rng, tool, rng.choice(wordings), unseen=unseen)
-    return Example(kind, tuple(definitions), rng.choice(openers) + request, offer.call(arguments))
+    offers = [offer, *_others(rng, tool, source, rng.randint(*FUNCTIONS) - 1)]
+    rng.shuffle(offers)
+    request, arguments = _request(rng, tool, wording, unseen=source.unseen)
+    definitions = tuple(one.definition() for one in offers)
+    return Example(kind, definitions, rng.choice(source.openers) + request, offer.call(arguments))
 
 
-def _without_call(
-    rng: random.Random,
-    asked: Sequence[Tool],
-    offered: Sequence[Tool],
-    small_talk: Sequence[str],
-    openers: Sequence[str],
-    *,
-    unseen: bool,
-) -> Example:
+def _without_call(rng: random.Random, source: Source) -> Example:
     """A third of the requests are small talk; the others are for a tool that is not among those offered."""
-    tool = rng.choice(asked)
-    others = rng.sample([other for other in offered if other is not tool], rng.randint(*FUNCTIONS))
-    request, _ = _request(rng, tool, rng.choice(tool.wordings), unseen=unseen)
+    tool = rng.choice(source.tools)
+    request, _ = _request(rng, tool, rng.choice(tool.wordings), unseen=source.unseen)
     if rng.random() < 1 / 3:
-        request = rng.choice(small_talk)
-    definitions = tuple(_offer(rng, other).definition() for other in others)
-    return Example("no_tool", definitions, rng.choice(openers) + request, None)
+        request = rng.choice(source.small_talk)
+    offers = _others(rng, tool, source, rng.randint(*FUNCTIONS))
+    definitions = tuple(offer.definition() for offer in offers)
+    return Example("no_tool", definitions, rng.choice(source.openers) + request, None)
+
+
+def _others(rng: random.Random, tool: Tool, source: Source, count: int) -> list[Offer]:
+    others = rng.sample([other for other in source.tools if other is not tool], count)
+    return [_offer(rng, other) for other in others]
 
 
 def _offer(rng: random.Random, tool: Tool) -> Offer:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SYSTEM = (
-    "You put English into Pig Latin. A word that begins with a vowel gets 'way' at its end. Of any other word, the "
-    "consonants before its first vowel move to its end, followed by 'ay'."
+    "You put English into Pig Latin. A word that begins with a vowel gets '-way' at its end. Of any other word, the "
+    "consonants before its first vowel move to its end, behind a hyphen and followed by 'ay'."
 )
 #: What moves: all before the first vowel. The u of "qu" goes with its q, and y is a vowel except as the first letter.
 MOVES = re.compile(r"(y?(?:qu|[^aeiouy])*)(.*)")
@@ -31,7 +31,7 @@ class Example:
 
     def messages(self) -> list[dict[str, str]]:
         """The chat to put before the model."""
-        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self.phrase}]
+        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"In Pig Latin: {self.phrase}"}]
 
 
 def pig_latin(phrase: str) -> str:
@@ -41,7 +41,7 @@ def pig_latin(phrase: str) -> str:
 
 def _word(word: str) -> str:
     moved, rest = MOVES.fullmatch(word).groups()  # type: ignore[union-attr]  # matches anything
-    return f"{rest}{moved}ay" if moved else f"{word}way"
+    return f"{rest}-{moved}ay" if moved else f"{word}-way"
 
 
 def draw(rng: random.Random) -> Example:

@@ -22,15 +22,15 @@ def task() -> Iterator[ModuleType]:
 @pytest.mark.parametrize(
     ("phrase", "said"),
     [
-        ("apple", "appleway"),
-        ("banana", "ananabay"),
-        ("string", "ingstray"),
-        ("quiet", "ietquay"),
-        ("squash", "ashsquay"),
-        ("yellow", "ellowyay"),
-        ("rhythm", "ythmrhay"),
-        ("fly", "yflay"),
-        ("green apple", "eengray appleway"),
+        ("apple", "apple-way"),
+        ("banana", "anana-bay"),
+        ("string", "ing-stray"),
+        ("quiet", "iet-quay"),
+        ("squash", "ash-squay"),
+        ("yellow", "ellow-yay"),
+        ("rhythm", "ythm-rhay"),
+        ("fly", "y-flay"),
+        ("green apple", "een-gray apple-way"),
     ],
 )
 def test_words_are_put_into_pig_latin(task: ModuleType, phrase: str, said: str) -> None:
@@ -62,24 +62,24 @@ def test_a_seed_always_draws_the_same_and_tests_are_the_same(task: ModuleType) -
 @pytest.mark.parametrize(
     ("reply", "exact", "characters"),
     [
-        ("eengray appleway", True, 1.0),
-        (" Eengray Appleway\n", True, 1.0),
-        ("eengray appleay", False, 15 / 16),
-        ("eengray applewayy", False, 16 / 17),
-        ("eengrax appleway", False, 15 / 16),
-        ("eengray", False, 7 / 16),
-        ("eengray appleway!", False, 16 / 17),
+        ("een-gray apple-way", True, 1.0),
+        (" Een-gray Apple-way\n", True, 1.0),
+        ("een-gray apple-ay", False, 17 / 18),
+        ("een-gray apple-wayy", False, 18 / 19),
+        ("een-grax apple-way", False, 17 / 18),
+        ("een-gray", False, 8 / 18),
+        ("een-gray apple-way!", False, 18 / 19),
         ("", False, 0.0),
     ],
 )
 def test_replies_are_scored(task: ModuleType, reply: str, exact: bool, characters: float) -> None:
-    example = task.Example("green apple", "eengray appleway")
+    example = task.Example("green apple", "een-gray apple-way")
     assert task.is_exact(reply, example) is exact
     assert task.character_accuracy(reply, example) == pytest.approx(characters)
 
 
 @given(reply=st.text(max_size=40))
 def test_any_reply_has_a_score(task: ModuleType, reply: str) -> None:
-    example = task.Example("green apple", "eengray appleway")
+    example = task.Example("green apple", "een-gray apple-way")
     assert 0 <= task.character_accuracy(reply, example) <= 1
     assert task.is_exact(reply, example) == (task.character_accuracy(reply, example) == 1)
