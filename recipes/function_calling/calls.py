@@ -85,6 +85,10 @@ TESTS = {
     "no_tool": Source(UNSEEN_TOOLS, UNSEEN_SMALL_TALK, UNSEEN_OPENERS, True),
 }
 KINDS = tuple(TESTS)
+#: What is told of each kind: the fields of its scores that say something of it.
+MEASURES = {
+    kind: ("valid", "exact") if kind == "no_tool" else ("valid", "name", "arguments", "exact") for kind in KINDS
+}
 
 
 def draw(rng: random.Random) -> Example:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import tinker
-from calls import KINDS, Example, draw, held_out, score
+from calls import MEASURES, Example, draw, held_out, score
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
@@ -29,7 +29,6 @@ from tinker import types
 
 ENDS = 5  #: steps at either end whose mean is told as the first and the last loss
 MAX_TOKENS = 64  #: of a reply to a test
-MEASURES = ("valid", "name", "arguments", "exact")
 KEPT_SECONDS = 7 * 24 * 3600  #: how long the service keeps a state to resume from
 TIPS = """\
 examples:
@@ -104,9 +103,9 @@ async def learn(trainer: tinker.TrainingClient, data: list[types.Datum], learnin
     """
     gradients = trainer.forward_backward(data, "cross_entropy")
     update = trainer.optim_step(types.AdamParams(learning_rate=learning_rate))
-    metrics = (await gradients).metrics
+    loss = (await gradients).metrics["loss:sum"]
     await update
-    return float(metrics["loss:sum"] / metrics["weights:sum"])
+    return float(loss / sum(sum(datum.loss_fn_inputs["weights"].data) for datum in data))
 
 
 # --- test -------------------------------------------------------------------------------------------------------------
@@ -119,14 +118,14 @@ async def test(sampler: tinker.SamplingClient, chat: Chat, examples: list[Exampl
     answers = await asyncio.gather(*(sampler.sample(prompt, 1, params) for prompt in prompts))
     replies = [chat.text(answer.sequences[0].tokens) for answer in answers]
     result: dict[str, Any] = {"replies": []}
-    for kind in KINDS:
+    for kind, measures in MEASURES.items():
         pairs = [(reply, one) for reply, one in zip(replies, examples, strict=True) if one.kind == kind]
         scores = [score(reply, one) for reply, one in pairs]
-        result |= {f"{kind}_{measure}": fmean(getattr(one, measure) for one in scores) for measure in MEASURES}
+        result |= {f"{kind}_{measure}": fmean(getattr(one, measure) for one in scores) for measure in measures}
         result["replies"] += [
             {"kind": kind, "request": one.request, "right": one.reply, "reply": r} for r, one in pairs
         ]
-    return result | {"exact": fmean(result[f"{kind}_exact"] for kind in KINDS)}
+    return result | {"exact": fmean(result[f"{kind}_exact"] for kind in MEASURES)}
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -165,12 +164,14 @@ async def train(service: tinker.ServiceClient, options: Options) -> tuple[list[d
         for step in range(start, options.steps + 1):
             began, line = time.monotonic(), {"step": step}
             if step % options.test_every == 0 or step == options.steps:
+                log.tell("testing")
                 sampler = await trainer.save_weights_and_get_sampling_client()
                 result = await test(sampler, chat, unseen)
                 log.replies(step, result.pop("replies"))
                 line |= result
                 await keep(trainer, options, step)
             if step < options.steps:
+                log.tell("learning")
                 rng = random.Random(f"{options.seed} {step}")  # so that a resumed run goes on with the same examples
                 data = [chat.datum(draw(rng)) for _ in range(options.batch)]
                 line["loss"] = await learn(trainer, data, options.lr * (1 - step / options.steps))
@@ -191,7 +192,14 @@ class Log:
         self.lines: list[dict[str, Any]] = [json.loads(line) for line in earlier]
         self.file.write_text("".join(f"{line}\n" for line in earlier))
         texts = (TextColumn(f"{name} {{task.fields[{name}]}}") for name in ("loss", "exact"))
-        columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), *texts, TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            *texts,
+            TimeElapsedColumn(),
+        )
         self.progress = Progress(*columns, console=Console())
         self.bar = self.progress.add_task("", total=options.steps, completed=start, loss="…", exact="…")
 
@@ -201,6 +209,9 @@ class Log:
 
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
+
+    def tell(self, doing: str) -> None:
+        self.progress.update(self.bar, description=doing)
 
     def add(self, line: dict[str, Any]) -> None:
         self.lines.append(line)
@@ -225,7 +236,7 @@ def draw_curve(lines: list[dict[str, Any]], path: Path) -> None:
     left.plot([line["step"] for line in taught], [line["loss"] for line in taught], color="tab:blue")
     left.set(xlabel="step", ylabel="loss per token of the replies", ylim=(0, None), title="Training")
     tested = [line for line in lines if "exact" in line]
-    for kind in KINDS:
+    for kind in MEASURES:
         exact = [line[f"{kind}_exact"] for line in tested]
         right.plot([line["step"] for line in tested], exact, marker="o", label=kind.replace("_", " "))
     right.set(xlabel="step", ylim=(0, 1), ylabel="replies that are right", title="Tests")
@@ -253,7 +264,10 @@ def parse_options() -> Options:
     parser.add_argument("--seed", type=int, default=0, help="of the examples and the adapter")
     parser.add_argument("--out", type=Path, default=Path("runs/function_calling"), help="where metrics and curve go")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out from the state it kept last")
-    return Options(**vars(parser.parse_args()))
+    options = Options(**vars(parser.parse_args()))
+    if options.tests < len(MEASURES) or options.steps < 1:
+        parser.error(f"--steps of at least 1 and --tests of at least {len(MEASURES)}, please: one of each kind")
+    return options
 
 
 def main(options: Options) -> None:
@@ -267,8 +281,8 @@ def main(options: Options) -> None:
     print(f"steps: {options.steps}")
     print(f"loss_first: {fmean(losses[:ENDS]):.3f}")
     print(f"loss_last: {fmean(losses[-ENDS:]):.3f}")
-    for kind in KINDS:
-        for measure in MEASURES:
+    for kind, measures in MEASURES.items():
+        for measure in measures:
             name = f"{kind}_{measure}"
             print(f"{name}_first: {first[name]:.3f}")
             print(f"{name}_last: {last[name]:.3f}")

@@ -103,9 +103,9 @@ async def learn(trainer: tinker.TrainingClient, data: list[types.Datum], learnin
     """
     gradients = trainer.forward_backward(data, "cross_entropy")
     update = trainer.optim_step(types.AdamParams(learning_rate=learning_rate))
-    metrics = (await gradients).metrics
+    loss = (await gradients).metrics["loss:sum"]
     await update
-    return float(metrics["loss:sum"] / metrics["weights:sum"])
+    return float(loss / sum(sum(datum.loss_fn_inputs["weights"].data) for datum in data))
 
 
 # --- test -------------------------------------------------------------------------------------------------------------
@@ -161,12 +161,14 @@ async def train(service: tinker.ServiceClient, options: Options) -> tuple[list[d
         for step in range(start, options.steps + 1):
             began, line = time.monotonic(), {"step": step}
             if step % options.test_every == 0 or step == options.steps:
+                log.tell("testing")
                 sampler = await trainer.save_weights_and_get_sampling_client()
                 result = await test(sampler, chat, unseen)
                 log.replies(step, result.pop("replies"))
                 line |= result
                 await keep(trainer, options, step)
             if step < options.steps:
+                log.tell("learning")
                 rng = random.Random(f"{options.seed} {step}")  # so that a resumed run goes on with the same examples
                 data = [chat.datum(draw(rng)) for _ in range(options.batch)]
                 line["loss"] = await learn(trainer, data, options.lr * (1 - step / options.steps))
@@ -187,7 +189,14 @@ class Log:
         self.lines: list[dict[str, Any]] = [json.loads(line) for line in earlier]
         self.file.write_text("".join(f"{line}\n" for line in earlier))
         texts = (TextColumn(f"{name} {{task.fields[{name}]}}") for name in ("loss", "exact"))
-        columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), *texts, TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            *texts,
+            TimeElapsedColumn(),
+        )
         self.progress = Progress(*columns, console=Console())
         self.bar = self.progress.add_task("", total=options.steps, completed=start, loss="…", exact="…")
 
@@ -197,6 +206,9 @@ class Log:
 
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
+
+    def tell(self, doing: str) -> None:
+        self.progress.update(self.bar, description=doing)
 
     def add(self, line: dict[str, Any]) -> None:
         self.lines.append(line)
@@ -248,7 +260,10 @@ def parse_options() -> Options:
     parser.add_argument("--seed", type=int, default=0, help="of the examples and the adapter")
     parser.add_argument("--out", type=Path, default=Path("runs/sft_pig_latin"), help="where metrics and curve go")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out from the state it kept last")
-    return Options(**vars(parser.parse_args()))
+    options = Options(**vars(parser.parse_args()))
+    if options.tests < 1 or options.steps < 1:
+        parser.error("--steps and --tests of at least 1, please")
+    return options
 
 
 def main(options: Options) -> None:
