@@ -28,7 +28,9 @@ demo: install ## Train SmolLM2-135M with reinforcement learning on this machine 
 	$(BIN)/openrl serve --base-model smollm2-135m --port 0 --flower-port 0 --data-dir $(DEMO)/server -- \
 		$(BIN)/python recipes/rlvr/run.py --base-model smollm2-135m --out $(DEMO)
 
-test: install lint types imports unit live ## Everything that must pass
+test: install ## Everything that must pass
+	@$(MAKE) --no-print-directory --jobs 2 lint types imports
+	@$(MAKE) --no-print-directory unit live
 
 lint: install ## Style
 	$(BIN)/ruff check .
@@ -47,8 +49,16 @@ helm: install ## Have the helm that the chart's tests use
 unit: install helm ## Quick tests, no network
 	$(BIN)/pytest -n auto -m "not live and not gpu and not vllm"
 
-live: install cookbook ## Tests with a real broker and real worker processes
+live: install cookbook browser ## Tests with a real broker and real worker processes
 	$(BIN)/pytest -m live
+
+# Debian's packages, which only root may install; without them the tests that need them say so.
+.PHONY: browser
+browser: ## Have a Chromium, for the tests that look at pages
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+		{ command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get -qq update && \
+			DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } || \
+		echo "There is no Chromium, and tests that look at pages are skipped; on Debian: sudo apt install chromium"
 
 cookbook: $(COOKBOOK)/.installed ## An environment with the unmodified tinker-cookbook, for its tests
 

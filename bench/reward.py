@@ -1,8 +1,9 @@
 """What does a reward cost that runs the model's SQL: through gateway, ledger, queue and sandbox, and back?
 
 A server on the tiny model is started (or `--base-url` names one) and asked to score queries with the reward function
-`sql` on a small database: one text in one request at a time; one request of many texts; and as many requests of one
-text each at once, each by a client of its own that waits for its answer. The clients run on the same cores.
+`sql_execution` on a small database: one text in one request at a time; one request of many texts; and as many
+requests of one text each at once, each by a client of its own that waits for its answer. The clients run on the same
+cores.
 """
 
 import argparse
@@ -43,7 +44,7 @@ class Scorer:
         """So many texts in one request; checks the values."""
         numbers = [(first + at) % len(TEXTS) for at in range(count)]
         texts = [TEXTS[number] for number in numbers]
-        request = {"key": uuid.uuid4().hex, "reward": "sql", "texts": texts, "contexts": [CONTEXT] * count}
+        request = {"key": uuid.uuid4().hex, "reward": "sql_execution", "texts": texts, "contexts": [CONTEXT] * count}
         op = self._ask("POST", "score", request)["op_id"]
         while (answer := self._ask("GET", f"ops/{op}?wait_seconds=20"))["status"] not in ("done", "failed"):
             pass

@@ -16,6 +16,7 @@ from openrl.config import Settings, load
 from openrl.domain.errors import EngineBusy
 from openrl.domain.model import ModelCard
 from openrl.domain.sampling import SampleResult, Sequence, StopReason
+from openrl.domain.stretch import Owner
 from openrl.models.catalogue import resolve
 from workers.card import card_of
 from workers.device.loop import DeviceLoop
@@ -56,6 +57,10 @@ class SimulatedEngine:
         self._waiting: set[int] = set()
         self._running: list[Job] = []
         self.tokens_drawn = 0
+
+    @property
+    def served(self) -> frozenset[Owner]:
+        return frozenset()
 
     @property
     def idle(self) -> bool:
@@ -122,8 +127,15 @@ def equip_with(step_seconds: float) -> Any:
         loop.start()
         closing.callback(engine.close)
         closing.callback(loop.stop)
-        sizes = {"architecture": NAME, "vocab_size": VOCABULARY, "context_length": CONTEXT}
-        return card_of(source, settings, **sizes, trains=False, samples=True)  # type: ignore[arg-type]
+        return card_of(
+            source,
+            settings,
+            architecture=NAME,
+            vocab_size=VOCABULARY,
+            context_length=CONTEXT,
+            trains=False,
+            samples=True,
+        )
 
     return equip
 

@@ -4,8 +4,11 @@
 """
 
 import os
+import ssl
+from typing import Any
 
 from celery import Celery
+from kombu.utils.url import parse_url
 
 #: Seconds after which Redis hands an unacknowledged message out again. Recovery never depends on it: the ledger's sweep
 #: rings again within seconds, and a bell that comes twice finds its op claimed or settled.
@@ -39,7 +42,15 @@ def make_app(redis_url: str) -> Celery:
             "interval_step": 0,
         },
     )
+    if redis_url.startswith("rediss://"):
+        app.conf.broker_use_ssl = _tls(redis_url)
     return app
+
+
+def _tls(redis_url: str) -> dict[str, Any]:
+    """How to trust the broker, as the ledger's client reads the same URL: kombu alone would take any certificate where
+    the URL says nothing of it."""
+    return {"ssl_cert_reqs": ssl.CERT_REQUIRED, **parse_url(redis_url).get("ssl", {})}
 
 
 def __getattr__(name: str) -> Celery:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from celery import Celery
 from kombu.exceptions import OperationalError
+from redis.exceptions import OutOfMemoryError
 
 from openrl.domain.op import Bell
 
@@ -15,8 +16,8 @@ log = logging.getLogger(__name__)
 
 
 def ringer(app: Celery) -> Callable[[Bell], None]:
-    """A function that rings a bell through `app`. A broker that cannot be reached is logged, not raised: the row is in
-    the ledger, and its sweep rings again."""
+    """A function that rings a bell through `app`. A broker that cannot be reached or is full is logged, not raised: the
+    row is in the ledger, and its sweep rings again."""
 
     def ring(bell: Bell) -> None:
         try:
@@ -31,7 +32,7 @@ def ringer(app: Celery) -> Callable[[Bell], None]:
                 ignore_result=True,
                 retry=False,
             )
-        except (OperationalError, ConnectionError) as error:
+        except (OperationalError, ConnectionError, OutOfMemoryError) as error:
             log.warning("bell lost, to be rung again: %s", error, extra={"action": "ring", "op": bell.op})
 
     return ring

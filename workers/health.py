@@ -1,13 +1,14 @@
 """Whether a worker is alive, and whether it is ready: what its operators' probes ask."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import redis
 from celery import Celery
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
-from openrl.config import Settings
+from openrl.config import Metrics, Settings
 from openrl.telemetry.endpoint import Told, telling
 from queues.hearing import Hearing, watch
 from workers import metrics
@@ -73,3 +74,16 @@ def told(app: Celery, here: Station, settings: Settings) -> Iterator[Health]:
             yield health
         finally:
             health.close()
+
+
+@contextmanager
+def follower_told(settings: Metrics, local_rank: int) -> Iterator[Callable[[], None]]:
+    """Tell operators of a rank other than 0 until the block ends, on the port as far behind rank 0's as the machine
+    counts it; what the block gets is called once its part of the model is loaded. Work and liveness are rank 0's, which
+    ends with it."""
+    registry, starting = CollectorRegistry(), ["starting: its part of the model is being loaded"]
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    own = settings.model_copy(update={"port": settings.port and settings.port + local_rank})
+    with telling(own, Told(registry=registry, sick=lambda: "", unready=lambda: "".join(starting))):
+        yield starting.clear

@@ -62,8 +62,9 @@ DRAINING: Final = Gauge("openrl_worker_draining_seconds", "Since it was told to 
 class Device(Collector):
     """How busy a device is, as its tally has it, and how many samples are being drawn."""
 
-    def __init__(self, use: Callable[[], DeviceUse], rows: Callable[[], int]) -> None:
-        self._use, self._rows = use, rows
+    def __init__(self, use: Callable[[], DeviceUse], rows: Callable[[], int], *, passes: bool = True) -> None:
+        """Without `passes` for an engine that does not know its own."""
+        self._use, self._rows, self._passes = use, rows, passes
 
     def describe(self) -> list[Metric]:
         return list(self._families(DeviceUse(), 0))
@@ -82,6 +83,8 @@ class Device(Collector):
             ("passes", "Packs of training, decode steps of sampling"),
             ("tokens", "In the packs; drawn"),
         ):
+            if name == "passes" and not self._passes:
+                continue
             family = CounterMetricFamily(f"openrl_device_side_{name}", text, labels=("side",))
             for side, had in sides.items():
                 family.add_metric((side,), getattr(had, name))
@@ -90,9 +93,9 @@ class Device(Collector):
 
 
 @contextmanager
-def device_told(use: Callable[[], DeviceUse], rows: Callable[[], int]) -> Iterator[None]:
+def device_told(use: Callable[[], DeviceUse], rows: Callable[[], int], *, passes: bool = True) -> Iterator[None]:
     """Tell of a device until the block ends."""
-    device = Device(use, rows)
+    device = Device(use, rows, passes=passes)
     REGISTRY.register(device)
     try:
         yield

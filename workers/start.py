@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from celery import Celery, signals
 
+from openrl import importing
 from openrl.config import Settings
 from openrl.domain.errors import LedgerUnreachable
 from openrl.domain.model import ModelCard
@@ -20,11 +21,12 @@ from openrl.domain.op import queue_of
 from openrl.domain.worker import Role, WorkerInfo
 from openrl.ledger.port import Brings
 from openrl.ledger.roster import RedisRoster
+from openrl.ledger.timelines import RedisTimelines
 from openrl.models.catalogue import resolve
 from queues.app import make_app
 from queues.bell import ringer
 from queues.lanes import REWARD_LINE, reward_queues, sample_line, sample_queues, train_queue
-from workers.health import Health, told
+from workers.health import Health, follower_told, told
 from workers.namesakes import bury_namesakes
 from workers.station import Station, opened
 from workers.stopping import stoppable
@@ -83,14 +85,17 @@ def run(role: str, settings: Settings, equip: Equip | None = None) -> None:
 
 def _run_follower(place: Place, settings: Settings) -> None:
     """A rank other than 0. Signals to stop are for rank 0, which stops the others when it has drained."""
-    from workers.device.station import load
-    from workers.device.training import memory_bytes, pack_tokens
+    with importing.many():
+        from workers.device.station import load
+        from workers.device.training import memory_bytes, pack_tokens
 
     member = _join(place, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    base = load(str(resolve(settings.base_model, settings.home)), settings, member)
-    member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
+    with follower_told(settings.metrics, place.local_rank) as loaded:
+        base = load(str(resolve(settings.base_model, settings.home)), settings, member)
+        loaded()
+        member.follow(base, pack_tokens=pack_tokens(settings, member), memory_bytes=memory_bytes(settings))
 
 
 def _join(place: Place, settings: Settings) -> "Member":
@@ -129,19 +134,20 @@ def _run_device(app: Celery, role: Role, settings: Settings, place: Place | None
 
 def _chosen(role: Role, settings: Settings) -> Equip:
     """Each engine's modules are imported where it runs only."""
-    from workers.model.devices import choose_device
-    from workers.sample.choice import choose_engine
+    with importing.many():
+        from workers.model.devices import choose_device
+        from workers.sample.choice import choose_engine
 
-    engine, why = choose_engine(settings.sample.engine, role, choose_device(settings.worker.device).type)
-    if role is not Role.TRAIN:
-        log.info("sample engine: %s (%s)", engine, why, extra={"action": "start"})
-    if engine == "vllm":
-        from workers.sample.vllm.station import equip as equip_vllm
+        engine, why = choose_engine(settings.sample.engine, role, choose_device(settings.worker.device).type)
+        if role is not Role.TRAIN:
+            log.info("sample engine: %s (%s)", engine, why, extra={"action": "start"})
+        if engine == "vllm":
+            from workers.sample.vllm.station import equip as equip_vllm
 
-        return lambda here, settings, closing, **_: equip_vllm(here, settings, closing)
-    from workers.device.station import equip
+            return lambda here, settings, closing, **_: equip_vllm(here, settings, closing)
+        from workers.device.station import equip
 
-    return equip
+        return equip
 
 
 def _run_reward(app: Celery, settings: Settings) -> None:
@@ -164,7 +170,7 @@ def _run_reward(app: Celery, settings: Settings) -> None:
 def _announce_and_sweep(
     here: Station, role: Role, cards: tuple[ModelCard, ...], slots: int, closing: ExitStack, health: Health
 ) -> None:
-    roster = RedisRoster(here.redis)
+    roster, timelines = RedisRoster(here.redis), RedisTimelines(here.redis)
     info = WorkerInfo(
         id=here.worker,
         role=role,
@@ -179,6 +185,8 @@ def _announce_and_sweep(
         use, draining = here.use() if here.use else None, here.drains_since is not None
         roster.announce(replace(info, rewards=here.rewards, use=use, draining=draining), ANNOUNCED_FOR_SECONDS)
         health.announced = True
+        if here.tell_timeline is not None:
+            here.tell_timeline(lambda period: timelines.add(here.worker, period))
 
     def drain(**_: object) -> None:
         here.drain()

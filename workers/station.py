@@ -19,6 +19,7 @@ import redis
 from openrl.config import Settings
 from openrl.depot.filesystem import FsspecDepot
 from openrl.domain.ids import WorkerId
+from openrl.domain.stretch import Period
 from openrl.domain.worker import DeviceUse
 from openrl.ledger.connect import connect
 from openrl.ledger.port import Ledger, Limits, Ring
@@ -45,6 +46,9 @@ class Station:
     works: dict[str, Work] = field(default_factory=dict)
     rewards: tuple[str, ...] = ()  #: names of the reward functions there are here
     use: Callable[[], DeviceUse] | None = None  #: tells how busy the device is, where there is one
+    tell_timeline: Callable[[Callable[[Period], object]], None] | None = (
+        None  #: what the device did since the last time
+    )
     at_drain: list[Callable[[], object]] = field(default_factory=list)  #: called when it drains; they return at once
     drain_seconds: float = 0.0  #: that samples and scores under way get when it drains
     drains_since: float | None = None  #: on the monotonic clock; None: it does not

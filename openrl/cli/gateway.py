@@ -2,6 +2,7 @@
 
 import logging
 
+from openrl import importing
 from openrl.cli.open_files import allow_many
 from openrl.cli.ports import BACKLOG, listening, require_port
 from openrl.config import Settings
@@ -20,12 +21,14 @@ def run(settings: Settings) -> None:
     if settings.metrics.port:
         require_port("OPENRL_METRICS__PORT", settings.metrics.host, settings.metrics.port)
     with listening("gateway", settings.gateway.host, settings.gateway.port) as sock:
-        import uvicorn
+        with importing.many():
+            import uvicorn
 
-        from openrl.gateway.app import create_app
+            from openrl.gateway.app import create_app
 
+        app = create_app(settings)
         config = uvicorn.Config(
-            create_app(settings),
+            app,
             access_log=False,
             backlog=BACKLOG,
             log_config=None,
@@ -33,4 +36,8 @@ def run(settings: Settings) -> None:
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
         )
         log.info("listening on http://%s:%d", *sock.getsockname()[:2])
-        uvicorn.Server(config).run(sockets=[sock])
+        try:
+            uvicorn.Server(config).run(sockets=[sock])
+        finally:  # uvicorn keeps to itself what a start ended with, and exits
+            if app.state.refused is not None:
+                raise app.state.refused

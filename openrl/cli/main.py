@@ -8,7 +8,25 @@ from typing import Annotated, Literal
 import typer
 
 from openrl.cli import asking, endings, given
-from openrl.cli.options import BaseModel, DataDir, Device, Dtype, Host, LogFormat, Port
+from openrl.cli.options import (
+    Aliases,
+    ApartWorkers,
+    ApiKey,
+    BaseModel,
+    BaseModels,
+    DataDir,
+    Device,
+    DeviceWorkers,
+    Dtype,
+    FlowerPort,
+    Host,
+    LogFormat,
+    NoFlower,
+    Port,
+    Program,
+    Separate,
+    Verbose,
+)
 
 app = typer.Typer(
     name="openrl",
@@ -48,43 +66,22 @@ def openrl(
 
 @app.command()
 def serve(
-    program: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="Run this against the server, then stop and exit as it did."),
-    ] = None,
-    base_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A name from `openrl models list`, a hub id, or a folder; repeatable: each has workers of its own."
-            " [OPENRL_BASE_MODEL]"
-        ),
-    ] = None,
-    alias: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Another name of the base model for clients, NAME=MODEL where there are several; repeatable."
-            " [OPENRL_MODEL_ALIASES]"
-        ),
-    ] = None,
+    program: Program = None,
+    base_model: BaseModels = None,
+    alias: Aliases = None,
     port: Port = None,
     host: Host = None,
-    api_key: Annotated[
-        str | None, typer.Option(help="The local tenant's key, tml-… [OPENRL_API_KEY, else one is made]")
-    ] = None,
+    api_key: ApiKey = None,
     data_dir: DataDir = None,
-    separate: Annotated[
-        bool, typer.Option("--separate", help="A train and a sample worker, not one for both.")
-    ] = False,
-    device_workers: Annotated[
-        int | None, typer.Option(min=1, help="Workers of each base model that train and sample. [1]")
-    ] = None,
-    train_workers: Annotated[int | None, typer.Option(min=1, help="The same, with --separate. [1]")] = None,
-    sample_workers: Annotated[int | None, typer.Option(min=1, help="The same, with --separate. [1]")] = None,
-    no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
-    flower_port: Annotated[int | None, typer.Option(help="0 picks a free one. [OPENRL_FLOWER_PORT, 5555]")] = None,
+    separate: Separate = False,
+    device_workers: DeviceWorkers = None,
+    train_workers: ApartWorkers = None,
+    sample_workers: ApartWorkers = None,
+    no_flower: NoFlower = False,
+    flower_port: FlowerPort = None,
     device: Device = None,
     dtype: Dtype = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Follow the logs of all components.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Start everything on this machine: broker, gateway, workers, Flower."""
     from openrl.cli.plan import Choices

@@ -32,7 +32,7 @@ def of_all_tenants(settings: Settings) -> list[dict[str, Any]]:
 
     names = _tenant_names(settings)
     with connect(settings.redis_url or _broker(settings)) as client:
-        loads = RedisLedger(client, {}, lambda bell: None, holder="", limits=Limits()).queues()  # type: ignore[arg-type]
+        loads = RedisLedger(client, {}, lambda bell: None, holder="", limits=Limits()).queues()  # type: ignore[arg-type]  # a census reads no shelf
         roster = RedisRoster(client)
         fields = queue_fields(loads, roster.workers(), {card.name for card in roster.cards()}, _NOBODY)
     shares = {load.name: load.shares for load in loads}

@@ -9,6 +9,7 @@ from typing import Final
 from fastapi import FastAPI
 
 from openrl.config import Settings
+from openrl.domain.errors import OperatorError
 from openrl.gateway import faults
 from openrl.gateway.auth import KeyCheck
 from openrl.gateway.metrics import GatewayMetrics, Measured
@@ -22,6 +23,7 @@ from openrl.gateway.routes import (
     scores,
     service,
     sessions,
+    timeline,
     training,
     weights,
     workers,
@@ -36,26 +38,33 @@ Opener = Callable[[Settings], AbstractContextManager[Services]]
 
 
 def create_app(settings: Settings, opener: Opener = open_services) -> FastAPI:
-    """An application whose services are open while it runs. Raises OperatorError at its start."""
+    """An application whose services are open while it runs. Raises OperatorError at its start, and keeps it as
+    `state.refused` for whoever runs it."""
 
     metrics = GatewayMetrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with opener(settings) as services:
-            app.state.services = services
-            metrics.tell_queues(services.depths)
-            loop = asyncio.get_running_loop()
-            told = Told(registry=metrics.registry, sick=lambda: why_stuck(loop), unready=services.why_unready)
-            with telling(settings.metrics, told):
-                yield
+        try:
+            with opener(settings) as services:
+                app.state.services = services
+                metrics.tell_queues(services.depths)
+                metrics.tell_broker(services.ledger.fullness)
+                loop = asyncio.get_running_loop()
+                told = Told(registry=metrics.registry, sick=lambda: why_stuck(loop), unready=services.why_unready)
+                with telling(settings.metrics, told):
+                    yield
+        except OperatorError as error:
+            app.state.refused = error
+            raise
 
     app = FastAPI(title="OpenRL", lifespan=lifespan, openapi_url=None, redirect_slashes=False)
+    app.state.refused = None
     app.add_middleware(KeyCheck)
     app.add_middleware(Measured, metrics=metrics)  # outermost: refused keys count too
     faults.install(app)
     tinkers = (service, sessions, models, weights, training, sampling, futures, checkpoints)
-    for noun in (*tinkers, scores, rollouts, queues, workers):
+    for noun in (*tinkers, scores, rollouts, queues, timeline, workers):
         app.include_router(noun.router)
     return app
 

@@ -53,7 +53,7 @@ class Note:
 
 
 def create(services: Services, tenant: TenantId, wanted: RolloutRequest) -> Batch:
-    """Let the batch in whole, or raise NoRoomForBatch and whatever the checks raise."""
+    """Let the batch in whole, or raise NoRoomForBatch, BatchTooLarge and whatever the checks raise."""
     batch_id = BatchId(digest("rollouts", tenant, wanted.key))
     print_of = sha256(wanted.model_dump_json(exclude={"key"}).encode()).hexdigest()
     standing = services.ledger.batch(batch_id)
@@ -89,7 +89,7 @@ def _note(services: Services, tenant: TenantId, wanted: RolloutRequest, judge: J
 
 def _judging(services: Services, tenant: TenantId, judge: Judge) -> Policy:
     with named(judge.where):
-        return policy_of(services, tenant, judge.params.policy)
+        return policy_of(services, tenant, judge.params.policy, f"{judge.where}.policy")
 
 
 def _removed(note: Note, judge: Judge | None) -> FieldInvalid:

@@ -25,6 +25,7 @@ from openrl.ledger.memory import MemoryLedger
 from openrl.ledger.notices import MemoryNotices
 from openrl.ledger.port import Limits
 from openrl.ledger.roster import MemoryRoster
+from openrl.ledger.timelines import MemoryTimelines
 from openrl.testing import TOY_CARD, ToyWorker
 
 
@@ -80,6 +81,7 @@ def toy_services(
         ledger=ledger,
         notices=MemoryNotices(ledger),
         roster=roster,
+        timelines=MemoryTimelines(),
         client_config=client_config,
     )
     services.catalog.migrate()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
@@ -44,6 +45,31 @@ class GatewayMetrics:
     def tell_queues(self, depths: Callable[[], Iterable[Depth]]) -> None:
         """`depths` may raise OpenRLError where the ledger does not answer."""
         self.registry.register(QueueCollector(depths))
+
+    def tell_broker(self, fullness: Callable[[], float | None]) -> None:
+        """`fullness` may raise OpenRLError where the ledger does not answer."""
+        self.registry.register(BrokerCollector(fullness))
+
+
+class BrokerCollector(Collector):
+    """How full the broker is; nothing where its memory has no bound, or while it does not answer."""
+
+    def __init__(self, fullness: Callable[[], float | None]) -> None:
+        self._fullness = fullness
+
+    def describe(self) -> list[Metric]:
+        return [_fullness(0)]
+
+    def collect(self) -> Iterator[Metric]:
+        with suppress(OpenRLError):
+            share = self._fullness()
+            if share is not None:
+                yield _fullness(share)
+
+
+def _fullness(share: float) -> Metric:
+    text = "Share of the broker's memory in use, where that has a bound; from 0.9 on new work is refused"
+    return GaugeMetricFamily("openrl_broker_memory_share", text, value=share)
 
 
 class QueueCollector(Collector):

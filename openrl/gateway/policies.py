@@ -1,9 +1,11 @@
 """The policy that a request for rollouts names, as weights that do not change."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from openrl.domain.checkpoint import CheckpointKind, CheckpointPath
-from openrl.domain.errors import FieldInvalid
+from openrl.domain.errors import CheckpointMissing, FieldInvalid, RunNotFound, SamplerNotFound
 from openrl.domain.ids import DepotKey, RunId, SamplerId, TenantId
 from openrl.gateway.services import Services
 from openrl.wire.rollouts import PolicyChoice
@@ -16,9 +18,24 @@ class Policy:
     name: str  #: for people: a path, a sampler, or the base model
 
 
-def policy_of(services: Services, tenant: TenantId, choice: PolicyChoice) -> Policy:
-    """Raises FieldInvalid, ModelUnknown, NoWorker, and NotFoundError for what is not the tenant's."""
+def policy_of(services: Services, tenant: TenantId, choice: PolicyChoice, where: str = "policy") -> Policy:
+    """Raises FieldInvalid, ModelUnknown, NoWorker, and NotFoundError for what is not the tenant's, by the field's whole
+    path: `where` is that of the choice."""
     field, name = choice.chosen
+    with _missing(f"{where}.{field}"):
+        return _named(services, tenant, field, name)
+
+
+@contextmanager
+def _missing(field: str) -> Iterator[None]:
+    """What is not there was asked for by that field."""
+    try:
+        yield
+    except (CheckpointMissing, RunNotFound, SamplerNotFound) as error:
+        raise type(error)(error.args[0], field) from None
+
+
+def _named(services: Services, tenant: TenantId, field: str, name: str) -> Policy:
     match field:
         case "base_model":
             return _of_model(services, name)

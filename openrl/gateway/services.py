@@ -33,6 +33,7 @@ from openrl.ledger.notices import RedisNotices
 from openrl.ledger.port import POLICY_SECONDS, Ledger, Limits, Notices
 from openrl.ledger.redis import RedisLedger
 from openrl.ledger.roster import RedisRoster, Roster
+from openrl.ledger.timelines import RedisTimelines, Timelines
 from openrl.telemetry import traces
 from queues.app import make_app
 from queues.bell import ringer
@@ -63,6 +64,7 @@ class Services:
     ledger: Ledger
     notices: Notices
     roster: Roster
+    timelines: Timelines
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="request"))
     client_config: Mapping[str, Any] = field(default_factory=dict)  #: added to what SDK clients are told to do
     keys: Memo[str, TenantId] = field(default_factory=lambda: Memo(KEY_SECONDS))
@@ -194,6 +196,7 @@ def open_services(settings: Settings) -> Iterator[Services]:
             ledger=RedisLedger(client, depot, ringer(app), holder=holder, limits=limits),
             notices=notices,
             roster=RedisRoster(client),
+            timelines=RedisTimelines(client),
         )
         closing.callback(services.pool.shutdown)
         yield services

@@ -58,6 +58,26 @@ local function end_group(key, id)
   if row[3] then add_up(key, cmsgpack.unpack(row[3])) end
 end
 
+local function require_number(what, number)
+  if not number or number - number ~= 0 then error(what .. ' of the batch would be no number') end
+end
+
+-- Raises, while nothing is written, where an ending is none that can be told, or added up where it ends a group of the
+-- batch (false: it does not).
+require_readable = function(batch, ...)
+  local ending, fields = {}, { ... }
+  for at = 1, #fields, 2 do ending[fields[at]] = fields[at + 1] end
+  if ending.failure then assert(cmsgpack.unpack(ending.failure).error) end
+  if not batch or not ending.sums then return end
+  local sums = cmsgpack.unpack(ending.sums)
+  for _, how in ipairs({ 'add', 'least', 'most' }) do
+    for name, amount in pairs(sums[how]) do
+      local before = redis.call('HGET', p .. 'batch:' .. batch, 't:' .. name) or 0
+      require_number(name, tonumber(before) and tonumber(before) + amount)
+    end
+  end
+end
+
 note_settled = function(batch, id, ends_group)
   local key = p .. 'batch:' .. batch
   if redis.call('EXISTS', key) == 0 then return end

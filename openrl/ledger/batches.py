@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from openrl.domain.errors import BatchTooLarge, NoRoomForBatch
 from openrl.domain.ids import BatchId, OpId, TenantId
 from openrl.domain.outcome import Failure
 from openrl.domain.rollout import Sums
@@ -82,6 +83,13 @@ class Kept:
     def ends(self, keep_seconds: float) -> float | None:
         """When it expires; None where an op of it is under way."""
         return None if self.batch.unsettled > 0 else self.last + keep_seconds
+
+
+def no_room(batch: Batch, most: int, waiting: int) -> BatchTooLarge | NoRoomForBatch:
+    """Why a tenant with so many waiting, of which there may be `most`, cannot have the batch now, or ever."""
+    if batch.ops > most:
+        return BatchTooLarge(most, batch.ops, batch.groups)
+    return NoRoomForBatch(most, waiting, batch.ops)
 
 
 def _added(before: dict[str, float], sums: Sums) -> dict[str, float]:

@@ -120,7 +120,7 @@ class Ledger(Protocol):
         between tenants, then between owners. A repeat (same `op.once`) answers the first op's id and does nothing
         else. Where it names others in `after` all that begins when the last of them has settled, and until it has
         settled itself theirs stay readable. Raises TurnPassed, TooManyWaiting, WeightsRemoved where it samples a
-        retired policy, MemberUnknown, FieldInvalid (too many members)."""
+        retired policy, MemberUnknown, FieldInvalid (too many members), LedgerFull."""
         ...
 
     def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
@@ -129,7 +129,7 @@ class Ledger(Protocol):
 
     def open_batch(self, batch: Batch) -> Batch:
         """Let a batch in: keep room for all its ops among the tenant's unsettled ones. A repeat answers the batch as it
-        stands; where ops of it never came they have their room again. Raises NoRoomForBatch."""
+        stands; where ops of it never came they have their room again. Raises NoRoomForBatch, BatchTooLarge."""
         ...
 
     def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
@@ -231,6 +231,10 @@ class Ledger(Protocol):
 
     def place(self, op_id: OpId) -> Place | None:
         """Where an op stands in its line; None for one that does not."""
+        ...
+
+    def fullness(self) -> float | None:
+        """The share of its memory that is in use, as it was a moment ago; None where that has no bound."""
         ...
 
     def queues(self) -> list[QueueLoad]:

@@ -15,7 +15,6 @@ from openrl.domain.errors import (
     BytesLost,
     ClaimLost,
     LeaseLost,
-    NoRoomForBatch,
     OpenRLError,
     PassingError,
     TurnUnsettled,
@@ -25,9 +24,10 @@ from openrl.domain.ids import BatchId, DepotKey, OpId, RunId, TenantId
 from openrl.domain.op import Bell, Op, Status, TrainOp, changes_run
 from openrl.domain.outcome import Failure, Record, Result, failure_of
 from openrl.ledger import codec
-from openrl.ledger.batches import Batch
+from openrl.ledger.batches import Batch, no_room
 from openrl.ledger.census import Life, QueueLoad, read_life, take_census, waits_seconds
 from openrl.ledger.follow_up import FollowUp
+from openrl.ledger.fullness import Fullness
 from openrl.ledger.incoming import Incoming
 from openrl.ledger.keys import Keys
 from openrl.ledger.outage import told_apart
@@ -78,10 +78,12 @@ class RedisLedger:
         self._shelving = Shelving(shelf, limits.inline_bytes)
         self._after = FollowUp(ring, self._shelving)
         self._call, self._follow_up, self._ring_all = self._scripts.call, self._after.do, self._after.ring_all
+        self._fullness = Fullness(client)
         self._incoming = Incoming(self._scripts, self._shelving, self._after, limits.max_waiting_per_tenant)
 
     # -------------------------------------------------------------------------------------------- coming in
     def append(self, op: Op, bell: Bell) -> OpId:
+        self._fullness.check()
         return self._incoming.append(op, bell)
 
     def append_all(self, ops: Iterable[tuple[Op, Bell]]) -> None:
@@ -92,10 +94,11 @@ class RedisLedger:
 
     # -------------------------------------------------------------------------------------------- batches
     def open_batch(self, batch: Batch) -> Batch:
+        self._fullness.check()
         most = self._limits.max_waiting_per_tenant
         word, fields = self._call("open_batch", most, batch.id, batch.tenant, batch.ops, *batch_fields(batch))
         if word == b"full":
-            raise NoRoomForBatch(most, int(fields), batch.ops)
+            raise no_room(batch, most, int(fields))
         return read_batch(batch.id, dict(zip(fields[::2], fields[1::2], strict=True)))
 
     def close_batch(self, batch: BatchId, error: OpenRLError) -> None:
@@ -241,6 +244,9 @@ class RedisLedger:
             return None
         ahead, elapsed, rung = answer
         return Place(ahead=ahead, seconds=waits_seconds(ahead, float(elapsed), float(rung)))
+
+    def fullness(self) -> float | None:
+        return self._fullness.share()
 
     def queues(self) -> list[QueueLoad]:
         return take_census(lambda *page: self._call("census", *page))

@@ -103,7 +103,7 @@ end
 
 local leave_line  -- an op's place in its line ends; in lines.lua, as `ready` above is needed there
 local tell_joined, leave_joins  -- of joins.lua
-local note_settled  -- of batches.lua
+local note_settled, require_readable  -- of batches.lua
 
 -- `...` are field-value pairs that tell how the op ended. The row keeps no bell from here on but its queue, and no body
 -- either, unless a worker `applied` it to a run: that may have to be done again from the run's last snapshot.
@@ -112,6 +112,7 @@ local function settle(id, status, applied, ...)
   local row = redis.call('HMGET', key, 'tenant', 'run', 'turn', 'body_at', 'line', 'sampler', 'rings', 'pending', 'after',
     'batch', 'group', 'policy', 'bell')
   local tenant, run, turn, body_at, line, policy = row[1], row[2], row[3], row[4], row[5], row[12]
+  require_readable(row[11] and row[10], ...)
   redis.call('HSET', key, 'status', status, 'queue', queue_of(row[13]), ...)
   if row[9] then leave_joins(id) end
   redis.call('HDEL', key, 'bell', 'line', 'on_failure', 'pending')

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +12,10 @@ from typing import Any, Final
 #: In every record; null for one that concerns none.
 SUBJECTS: Final = ("op", "run", "tenant")
 
+#: Of so many ops whose work began last is kept whose they are: Celery tells of a task when that is over, too.
+KEPT: Final = 4096
+
+_kept: OrderedDict[str, Mapping[str, str]] = OrderedDict()
 _about: ContextVar[Mapping[str, str] | None] = ContextVar("about", default=None)
 
 #: What logging itself puts into a record, and Celery's copy of a message, whose op is told.
@@ -20,13 +25,20 @@ _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 @contextmanager
 def about(**subjects: str | None) -> Iterator[None]:
     """Records of this thread, or of this task of an event loop, concern these until the block ends; None: no such."""
-    token = _about.set(
-        {**(_about.get() or {}), **{name: value for name, value in subjects.items() if value is not None}}
-    )
+    told = {**(_about.get() or {}), **{name: value for name, value in subjects.items() if value is not None}}
+    if "op" in told:
+        _keep(told)
+    token = _about.set(told)
     try:
         yield
     finally:
         _about.reset(token)
+
+
+def _keep(told: Mapping[str, str]) -> None:
+    _kept[told["op"]] = told
+    if len(_kept) > KEPT:
+        _kept.popitem(last=False)
 
 
 def use(form: str) -> None:
@@ -53,7 +65,10 @@ class JsonLines(logging.Formatter):
         return json.dumps(fields, default=str)
 
 
-def _celery_op(record: logging.LogRecord) -> dict[str, str]:
-    """Celery tells of tasks from a thread of its own; a task's id is its op's."""
+def _celery_op(record: logging.LogRecord) -> Mapping[str, str]:
+    """Celery tells of tasks outside of their work; a task's id is its op's."""
     data = getattr(record, "data", None)
-    return {"op": str(data["id"])} if isinstance(data, Mapping) and "id" in data else {}
+    if not isinstance(data, Mapping) or "id" not in data:
+        return {}
+    op = str(data["id"])
+    return {**_kept.get(op, {}), "op": op}

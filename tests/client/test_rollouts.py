@@ -193,11 +193,17 @@ def test_a_batch_that_expired_says_so(client, gateway, monkeypatch):
 
 
 def test_a_batch_that_does_not_fit_is_told_as_a_refusal(tmp_path):
-    with toy_gateway(tmp_path, limits=Limits(max_waiting_per_tenant=3)) as up:
-        client = openrl.Client(up.url, up.key, patience_seconds=0.2)
-        with client, pytest.raises(RequestRefused, match="this would add 4") as refused:
-            client.rollouts.create(["A", "B"], "toy", **ASKED)
-    assert refused.value.status == 429
+    hold = threading.Event()
+    with toy_gateway(tmp_path, limits=Limits(max_waiting_per_tenant=4)) as up:
+        up.worker.before = lambda op: hold.wait(20)
+        with openrl.Client(up.url, up.key, patience_seconds=0.2) as client:
+            with pytest.raises(RequestRefused, match="send at most 2 prompts at once") as never:
+                client.rollouts.create(["A", "B", "C"], "toy", **ASKED)
+            client.rollouts.create(["A"], "toy", **ASKED)
+            with pytest.raises(RequestRefused, match="2 requests are waiting already and this would add 4") as refused:
+                client.rollouts.create(["A", "B"], "toy", **ASKED)
+            hold.set()
+    assert (never.value.status, refused.value.status) == (422, 429)
 
 
 def test_the_same_without_blocking(gateway):

@@ -44,6 +44,7 @@ def gateway_rows() -> list[str]:
     metrics = GatewayMetrics()
     depth = Depth(kind="train", base_model="m", workers=0, slots=0, waiting=0, held=0, oldest_seconds=None)
     metrics.tell_queues(lambda: [depth])
+    metrics.tell_broker(lambda: 0.5)
     return table(metrics.registry)
 
 

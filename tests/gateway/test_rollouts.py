@@ -303,11 +303,41 @@ def test_a_batch_may_fail_with_its_first_loss(own, gateway):
 
 def test_a_batch_that_does_not_fit_is_refused_as_a_whole(tmp_path):
     with toy_gateway(tmp_path, limits=Limits(max_waiting_per_tenant=10)) as up, Caller(up, up.key) as caller:
-        response = caller.create(6, key="a-large-batch")
+        hold = threading.Event()
+        up.worker.before = lambda op: hold.wait(20)
+        batch = caller.batch(3)
+        response = caller.create(4, key="a-large-batch")
         assert response.status_code == 429 and response.headers["retry-after"]
-        assert response.json()["detail"].startswith("0 requests are waiting already and this would add 12")
-        assert up.services.ledger.waiting(up.services.tenant(up.key)) == 0 and not up.worker.seen
+        assert response.json()["detail"].startswith("6 requests are waiting already and this would add 8")
+        assert up.services.ledger.waiting(up.services.tenant(up.key)) == 6
+        hold.set()
+        assert len(indexes(caller.events(batch))) == 3
         assert len(indexes(caller.events(caller.batch(5, key="a-large-batch")))) == 5
+
+
+def test_a_batch_that_never_fits_is_told_what_would(tmp_path):
+    with toy_gateway(tmp_path, limits=Limits(max_waiting_per_tenant=11)) as up, Caller(up, up.key) as caller:
+        response = caller.create(6)
+        assert response.status_code == 422 and "retry-after" not in response.headers
+        told = "prompts: 6 of them are 12 requests, and at most 11 of a tenant may wait; send at most 5 prompts at once"
+        assert response.json()["detail"].startswith(told)
+        assert up.services.ledger.waiting(up.services.tenant(up.key)) == 0 and not up.worker.seen
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "detail"),
+    [
+        ("path", "tinker://nobody/sampler_weights/x", "no checkpoint 'tinker://nobody/sampler_weights/x'"),
+        ("sampler", "nobody:sample:0", "no sampling session 'nobody:sample:0'"),
+        ("run", "nobody:train:0", "no training run 'nobody:train:0'"),
+    ],
+)
+def test_a_policy_that_is_not_there_is_named_by_its_field(own, field, name, detail):
+    response = own.create(1, policy={field: name})
+    assert (response.status_code, response.json()["detail"]) == (404, f"policy.{field}: {detail}")
+    judge = {"policy": {field: name}, "text": "{{completion}}", "sampling": {"max_tokens": 2}}
+    response = own.create(1, rewards=["length", {"name": "judge", "params": judge}])
+    assert (response.status_code, response.json()["detail"]) == (404, f"rewards[1].params.policy.{field}: {detail}")
 
 
 @pytest.mark.parametrize(

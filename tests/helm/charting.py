@@ -1,5 +1,6 @@
 """The chart, rendered by the real helm, and what tests look for in it."""
 
+import json
 import os
 import platform
 import shutil
@@ -59,30 +60,30 @@ def _from_wheel(kept: Path) -> None:
 
 
 def run_helm(*arguments: str, values: str | None = None) -> subprocess.CompletedProcess[str]:
-    """`values`: YAML."""
+    """`values`: YAML, or JSON, which leaves no doubt of what is text."""
     command = [helm(), *arguments, *(["--values", "-"] if values is not None else [])]
     homes = {f"HELM_{name}_HOME": str(ROOT / ".cache" / "helm") for name in ("CACHE", "CONFIG", "DATA")}
     return subprocess.run(command, input=values, capture_output=True, text=True, env={**os.environ, **homes})
 
 
-def rendered(*options: str, preset: str = "", values: Document | None = None) -> str:
+def rendered(*options: str, preset: str = "", values: Document | None = None, release: str = "openrl") -> str:
     """The manifests of `helm template`, hooks and tests too."""
-    return _rendered(options, preset, None if values is None else yaml.safe_dump(values))
+    return _rendered(options, preset, None if values is None else json.dumps(values), release)
 
 
 @cache
-def _rendered(options: tuple[str, ...], preset: str, values: str | None) -> str:
+def _rendered(options: tuple[str, ...], preset: str, values: str | None, release: str) -> str:
     given = ["--values", str(CHART / f"values-{preset}.yaml")] if preset else []
-    done = run_helm("template", "openrl", str(CHART), "--namespace", "rl", *given, *options, values=values)
+    done = run_helm("template", release, str(CHART), "--namespace", "rl", *given, *options, values=values)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def refused(*options: str, preset: str = "kind", values: Document | None = None) -> str:
+def refused(*options: str, preset: str = "kind", values: Document | None = None, release: str = "openrl") -> str:
     """What helm says to values that cannot be."""
     file = str(CHART / f"values-{preset}.yaml")
-    given = None if values is None else yaml.safe_dump(values)
-    done = run_helm("template", "openrl", str(CHART), "--values", file, *options, values=given)
+    given = None if values is None else json.dumps(values)
+    done = run_helm("template", release, str(CHART), "--values", file, *options, values=given)
     assert done.returncode != 0, "it was rendered"
     return done.stderr
 

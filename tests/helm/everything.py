@@ -25,6 +25,7 @@ ON: Document = {
     "flower": {"existingSecret": "s"},
     "migrate": {"existingSecret": "s"},
     "hub": {"existingSecret": "s"},
+    "trust": {"existingSecret": "s"},
     "ingress": {"enabled": True, "host": "h", "tlsSecret": "s"},
     "autoscaling": {"kind": "keda"},
     "metrics": {"serviceMonitor": {"enabled": True}, "alerts": {"enabled": True}},

@@ -77,7 +77,7 @@ def test_alerts_can_be_read_and_each_has_a_runbook() -> None:
         assert anchor in [line.strip("# ").lower() for line in lines if line.startswith("#")]
 
 
-def test_all_volumes_of_the_release_are_watched_and_its_own_broker_only() -> None:
+def test_all_volumes_of_the_release_are_watched() -> None:
     claims = "depot.volume.existingClaim=files,hub.existingClaim=weights,metrics.alerts.enabled=true"
     (rule,) = (each for each in documents(rendered("--set", claims, preset="kind")) if each["kind"] == "PrometheusRule")
     alerts = {each["alert"]: each["expr"] for group in rule["spec"]["groups"] for each in group["rules"]}
@@ -85,17 +85,17 @@ def test_all_volumes_of_the_release_are_watched_and_its_own_broker_only() -> Non
     assert asked is not None
     for claim in ("files", "weights", "openrl-depot", "data-openrl-valkey-0"):
         assert re.fullmatch(asked[1], claim), claim
-    assert alerts["OpenRLBrokerMemory"].count('pod=~"openrl-valkey-.*"') == 2
     for expression in alerts.values():
         promql_parser.parse(expression)
 
 
 def test_metrics_that_scaling_and_alerts_ask_for_are_told() -> None:
-    from openrl.gateway.metrics import QueueCollector
+    from openrl.gateway.metrics import BrokerCollector, QueueCollector
 
-    told = {family.name for family in QueueCollector(list).describe()}
-    asked = set(re.findall(r"openrl_queue[a-z_]+", rendered(preset="gke")))
-    assert len(asked) > 3
+    collectors = (QueueCollector(list), BrokerCollector(lambda: None))
+    told = {family.name for collector in collectors for family in collector.describe()}
+    asked = set(re.findall(r"openrl_(?:queue|broker)[a-z_]+", rendered(preset="gke")))
+    assert len(asked) > 4
     assert asked <= told
 
 

@@ -14,7 +14,7 @@ generate = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(generate)
 
 #: Values that decide what there is at all: those that a base sets stay as they are in it.
-DECIDING = ("models", "gateway.replicas", "autoscaling.kind", "workers.all.gpus")
+DECIDING = ("models", "gateway.replicas", "autoscaling.kind", "workers.all.gpus", "broker.memoryPercent")
 
 
 def test_the_table_of_values_and_the_schema_of_settings_are_current() -> None:
@@ -66,6 +66,7 @@ def marks(base: Document) -> tuple[Document, dict[str, list[str]]]:
             put(values, path, 70_000 + 10 * number)
             shown[path] = [str(70_000 + 10 * number), str((70_000 + 10 * number) // 5)]
         elif isinstance(value, str):
+            word = f"{number}Mi" if path.endswith((".cpu", ".memory")) else word
             put(values, path, word)
             shown[path] = [word]
         else:
@@ -74,20 +75,22 @@ def marks(base: Document) -> tuple[Document, dict[str, list[str]]]:
     return values, shown
 
 
-#: Empty, they say that something is inside of the cluster, or that there is none.
+#: Empty, they say that something is inside of the cluster, that there is none, or that another value holds.
 ABSENT = (
     "catalog.existingSecret",
     "depot.url",
     "depot.volume.existingClaim",
     "hub.existingClaim",
     "autoscaling.prometheus",
+    *(f"images.tags.{name}" for name in ("gateway", "gpu", "cpu", "reward")),
 )
 
 
 def test_every_value_is_used_by_a_template() -> None:
     found: set[str] = set()
     wanted: set[str] = set()
-    claims = {"depot": {"volume": {"existingClaim": "c"}}, "hub": {"existingClaim": "c"}}
+    tags = dict.fromkeys(("gateway", "gpu", "cpu", "reward"), "t")
+    claims = {"depot": {"volume": {"existingClaim": "c"}}, "hub": {"existingClaim": "c"}, "images": {"tags": tags}}
     for base in (INSIDE, merged(INSIDE, claims), OUTSIDE):
         values, shown = marks(base)
         text = rendered("--skip-schema-validation", values=values)
@@ -138,12 +141,19 @@ def test_every_switch_changes_something() -> None:
         (["gateway.leaveSeconds=28"], "raise graceSeconds to 38 or more"),
         (["tracing.endpoint=http://h:4318"], "networkPolicy.tracingTo is empty"),
         (["settings.reward.webhook_urls={https://h/v1}"], "networkPolicy.rewardTo is empty"),
+        (["metrics.port=8000"], "where the gateway answers its API: choose another"),
+        (["gateway.resources.requests.memory=3Gi"], "gateway: resources.requests.memory is 3Gi and resources.limits"),
+        (["reward.resources.requests.cpu=1500m"], "reward: resources.requests.cpu is 1500m and resources.limits.cpu 1"),
+        (
+            ["models[0].name=a", "models[0].train.resources.limits.memory=1Gi"],
+            "the train worker of a: resources.requests",
+        ),
     ],
 )
 def test_values_that_cannot_be_are_refused_with_what_to_do(options: list[str], told: str) -> None:
-    models = any("models" in each for each in options)
+    models = any(each.startswith("models[") for each in options)
     values = None if not models else {"models": named(options)}
-    rest = [argument for each in options if "models" not in each for argument in ("--set", each)]
+    rest = [argument for each in options if not each.startswith("models[") for argument in ("--set", each)]
     assert told in refused(*rest, values=values)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openrl.domain.errors import ClaimLost, EngineBusy, NoRoomForBatch, OpCancelled, TooManyWaiting
+from openrl.domain.errors import BatchTooLarge, ClaimLost, EngineBusy, NoRoomForBatch, OpCancelled, TooManyWaiting
 from openrl.domain.ids import BatchId, TenantId
 from openrl.domain.op import Status
 from openrl.domain.outcome import StepResult, failure_of
@@ -40,6 +40,8 @@ def test_a_batch_keeps_room_for_all_its_ops(stage):
 def test_a_batch_that_does_not_fit_is_refused_as_a_whole(stage):
     scene = stage(max_waiting_per_tenant=10)
     scene.sample(0)
+    with pytest.raises(BatchTooLarge, match=r"6 of them are 12 requests, and at most 10 .* at most 5 prompts at once"):
+        scene.open_batch(6)
     with pytest.raises(NoRoomForBatch, match="1 requests are waiting already and this would add 10, but at most 10"):
         scene.open_batch(5)
     assert scene.ledger.batch(B) is None and scene.ledger.waiting(ANNA) == 1

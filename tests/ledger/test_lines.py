@@ -5,7 +5,7 @@ import pytest
 from openrl.domain.errors import OpCancelled
 from openrl.domain.ids import OpId
 from openrl.domain.op import Status
-from openrl.domain.outcome import StepResult
+from openrl.domain.outcome import Category, Failure, StepResult
 from openrl.ledger.port import BELLS_AT_LEAST, UNSERVED_SLOTS, Brings
 
 LINE = "samples"
@@ -44,7 +44,7 @@ def test_as_one_settles_the_next_is_rung(served):
     assert served.bells() == [ops[4]]
     held = served.claim(ops[0])
     assert served.bells() == []
-    served.ledger.failed(held, served.ledger.read(ops[2]).failure)
+    served.ledger.failed(held, Failure(error="E", message="m", category=Category.SERVER))
     assert served.bells() == [ops[5]]
 
 

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 import redis
 from redis.backoff import NoBackoff
@@ -231,3 +232,37 @@ def test_what_a_worker_had_whose_end_is_known_is_anybodys_at_the_next_sweep(clie
     assert b.sweep().taken_back == 2
     assert set(scene.bells()) == {op_id, sample}
     assert b.claim(op_id).lease.epoch == 2
+
+
+# ------------------------------------------------------------------------------------------------ endings
+def contents(client):
+    return {key: client.dump(key) for key in client.scan_iter("*")}
+
+
+@pytest.mark.parametrize(
+    ("fields", "sums"),
+    [
+        ({}, {"add": {"reward": float("inf")}, "least": {}, "most": {}}),
+        ({}, {"add": {"reward": 1.0}, "least": {"reward:least": float("nan")}, "most": {}}),
+        ({}, {"add": {"reward": 1.0}}),
+        ({"t:reward": "many"}, {"add": {"reward": 1.0}, "least": {}, "most": {}}),
+        ({"t:reward": "1.7e308"}, {"add": {"reward": 1.7e308}, "least": {}, "most": {}}),
+    ],
+)
+def test_an_ending_that_cannot_be_added_up_is_refused_before_anything_is_written(redis_scene, client, fields, sums):
+    redis_scene.open_batch(1)
+    sample, reward = redis_scene.group(0)
+    redis_scene.finish(sample)
+    held = redis_scene.claim(reward)
+    for name, value in fields.items():
+        client.hset("openrl:batch:b", name, value)
+    before = contents(client)
+    ending = ("result_kind", "scores", "result_at", "inline", "result", b"", "sums", msgspec.msgpack.encode(sums))
+    with pytest.raises(redis.ResponseError):
+        redis_scene.ledger._settle(held, Status.DONE, *ending)
+    assert contents(client) == before
+    with pytest.raises(redis.ResponseError):
+        redis_scene.ledger._settle(held, Status.FAILED, "failure", b"\xc1")
+    assert contents(client) == before
+    redis_scene.ledger.failed(held, Failure(error="E", message="m", category="server"))
+    assert client.hget("openrl:batch:b", "failed:E") == b"1"

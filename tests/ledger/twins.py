@@ -5,11 +5,6 @@ from typing import Any
 from openrl.domain.errors import OpenRLError
 
 
-def server_time(client: Any) -> float:
-    seconds, micros = client.time()
-    return float(seconds) + float(micros) / 1e6
-
-
 def answer(ledger: Any, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An error is an answer too: its kind and its facts."""
     try:

@@ -1,5 +1,6 @@
 """A whole OpenRL on the tiny model for the tests of this folder, driven by the real SDK."""
 
+import fcntl
 import gc
 import os
 import subprocess
@@ -61,12 +62,15 @@ def client(server: Server) -> Iterator[openrl.Client]:
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
-    """A real pretrained model, pulled once into the working copy."""
+    """A real pretrained model, pulled once into the working copy, whoever else wants it."""
     cache = Path(__file__).parents[2] / ".cache" / "models"
     folder = cache / "smollm2-135m"
-    if not (folder / "config.json").exists():
-        pull = [sys.executable, "-m", "openrl.cli.main", "models", "pull", "smollm2-135m", "--to", str(cache)]
-        subprocess.run(pull, check=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "config.json").exists():
+            pull = [sys.executable, "-m", "openrl.cli.main", "models", "pull", "smollm2-135m", "--to", str(cache)]
+            subprocess.run(pull, check=True)
     return folder
 
 

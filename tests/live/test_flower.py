@@ -1,63 +1,77 @@
-"""What Flower shows of the work."""
+"""Flower as `openrl serve` starts it, in a real browser: nothing without the login, everything with it."""
 
 import re
-import time
-from typing import Any
+from collections.abc import Callable
 
 import httpx
 import pytest
 import tinker
+from browser import page
 from living import Server, wait_for
-from loops import sft_datum
+from loops import greedy, train
 
 pytestmark = pytest.mark.live
 
-
-def flower(server: Server, path: str, **options: Any) -> httpx.Response:
-    found = re.match(r"\S+", server.status["parts"]["flower"]["address"])
-    assert found is not None
-    return httpx.get(found.group() + path, timeout=10, **options)
+QUEUES = (r"train\.tiny-\w+", r"sample\.tiny-\w+\.\d", r"reward\.\d")
+TASKS = ("train.create_run", "train.forward_backward", "train.optim_step", "train.save_policy", "sample.sample")
 
 
-def test_ops_are_shown_under_telling_names_with_run_turn_tokens_and_outcome(server: Server) -> None:
-    service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
-    client = service.create_lora_training_client(base_model="tiny", rank=4).result()
-    run = client.get_info().model_id
-    client.forward_backward([sft_datum()], "cross_entropy").result()
-    client.optim_step(tinker.AdamParams(learning_rate=1e-3)).result()
-    client.save_state("once").result()
-    with pytest.raises(tinker.RequestFailedError):
-        client.save_state("once").result()
-    client.save_weights_and_get_sampling_client().result().sample(
-        tinker.ModelInput.from_ints([1, 2, 3]), 2, tinker.SamplingParams(max_tokens=2)
-    ).result()
-
-    def shown() -> dict[str, tuple[str, str, float | None]]:
-        tasks = flower(server, "/api/tasks", auth=("openrl", server.api_key), params={"limit": 200}).json()
-        return {
-            f"{task['name']} {task['args'].partition('turn=')[2].split(' ')[0]}": (
-                task["args"],
-                task["state"],
-                task["runtime"],
-            )
-            for task in tasks.values()
-            if run.partition(":")[0] in task["args"]
-        }
-
-    wait_for("Flower to have seen the sample", lambda: any(name.startswith("sample.") for name in shown()), 15)
-    time.sleep(0.5)
-    tasks = shown()
-    args, state, runtime = tasks["train.forward_backward 1"]
-    assert args == f"run={run} turn=1 tokens=6 datums=1 loss=cross_entropy"
-    assert state == "SUCCESS"
-    assert runtime is not None
-    assert runtime > 0
-    assert tasks["train.create_run 0"][1] == "SUCCESS"
-    assert tasks["train.optim_step 2"][0].endswith("lr=0.001")
-    assert tasks["train.save_weights 4"][1] == "FAILURE"
-    assert any("tokens=3 samples=2 max_tokens=2" in args for args, _, _ in tasks.values())
+@pytest.fixture(scope="module")
+def address(server: Server) -> str:
+    """Host and port of Flower."""
+    found = re.match(r"http://(127\.0\.0\.1:\d+) \(user openrl, password: the API key\)", _told(server))
+    assert found is not None, _told(server)
+    return found[1]
 
 
-def test_flower_asks_who_is_there(server: Server) -> None:
-    for path in ("/tasks", "/api/tasks", "/workers"):
-        assert flower(server, path).status_code == 401
+def _told(server: Server) -> str:
+    return str(server.status["parts"]["flower"]["address"])
+
+
+@pytest.mark.parametrize("login", ["", "openrl:wrong@", "other:{key}@"])
+@pytest.mark.parametrize("path", ["/", "/tasks", "/broker", "/worker/x", "/api/workers", "/api/tasks"])
+def test_without_the_login_nothing_is_answered(server: Server, address: str, login: str, path: str) -> None:
+    answer = httpx.get(f"http://{login.format(key=server.api_key)}{address}{path}")
+    assert answer.status_code == 401
+    assert answer.headers.get("www-authenticate", "").startswith("Basic") or path.startswith("/api"), "browsers ask"
+    assert "device" not in answer.text
+
+
+@pytest.mark.parametrize("login", ["", "openrl:wrong@"])
+def test_without_the_login_a_browser_shows_no_page(address: str, login: str) -> None:
+    shown = page(f"http://{login}{address}/workers")
+    assert text(shown) in ("", "Access denied")
+
+
+def test_with_the_login_a_browser_shows_workers_tasks_and_queues(
+    server: Server, service: tinker.ServiceClient, address: str
+) -> None:
+    trainer = service.create_lora_training_client(base_model="tiny", rank=4).result()
+    train(trainer, steps=1)
+    greedy(trainer.save_weights_and_get_sampling_client().result())
+    at = f"http://openrl:{server.api_key}@{address}"
+    seen(f"{at}/workers?refresh=1", lambda rows: {"device@", "reward@"} <= {row[:7] for row in rows})
+    seen(f"{at}/tasks", lambda rows: all(any(row.startswith(task) for row in rows) for task in TASKS))
+    seen(f"{at}/broker", lambda rows: all(any(re.match(queue, row) for row in rows) for queue in QUEUES))
+
+
+def seen(url: str, enough: Callable[[list[str]], bool]) -> None:
+    """Waits until the rows of a page's table say it: workers and their tasks are told to Flower as they come."""
+    last: list[str] = []
+
+    def look() -> bool:
+        last[:] = rows(page(url))
+        return enough(last)
+
+    try:
+        wait_for(f"{url.rpartition('@')[2]} to show what there is", look, 60)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; last it showed {last}") from None
+
+
+def rows(shown: str) -> list[str]:
+    return [text(row) for body in re.findall(r"<tbody.*?</tbody>", shown, re.DOTALL) for row in body.split("</tr>")]
+
+
+def text(shown: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<script.*?</script>|<[^>]*>", "", shown, flags=re.DOTALL)).strip()

@@ -2,10 +2,9 @@
 
 import signal
 import sys
-import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -14,10 +13,18 @@ import tinker
 sys.path.insert(0, str(Path(__file__).parents[1] / "helm"))
 
 from charting import Workload, rendered, workloads
+from kombu.exceptions import OperationalError
+from living import wait_for
 from loops import greedy, train
 from pods import Node
+from postgres import postgres
+from tls import before, certificate
 
 import openrl
+from openrl.domain.errors import LedgerUnreachable
+from openrl.ledger.connect import connect
+from openrl.ledger.outage import told_apart
+from queues.app import make_app
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -47,16 +54,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield node
     finally:
         node.stop()
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """The URL of a server of our own, from a wheel, in a folder that its user may enter."""
-    pgserver = pytest.importorskip("pgserver", reason="no wheel with PostgreSQL for this Python")
-    with TemporaryDirectory(prefix="openrl-postgres-") as folder, warnings.catch_warnings(action="ignore"):
-        server = pgserver.get_server(folder)
-        yield server.get_uri().replace("postgresql://postgres:@/", "postgresql://postgres@/")
-        server.cleanup()
 
 
 def url(node: Node) -> str:
@@ -122,13 +119,42 @@ def test_pods_that_are_told_to_stop_do_so_within_their_grace(node: Node) -> None
         assert pod.process.returncode in (0, -signal.SIGTERM), f"{pod.work.name}: {pod.log.read_text()}"
 
 
-def test_a_catalog_in_postgresql_is_made_by_the_job_and_used_by_the_gateway(postgres: str, tmp_path: Path) -> None:
-    node = Node(tmp_path, {**SECRETS, "catalog-url": postgres})
-    found = works("--set", "catalog.existingSecret=openrl,catalog.key=catalog-url")
-    try:
+#: A database and a broker that are not the release's: the broker with a password and TLS, by an authority of its own.
+OUTSIDE = {
+    "catalog": {"existingSecret": "openrl", "key": "catalog-url"},
+    "broker": {"external": True, "existingSecret": "openrl", "key": "broker-url"},
+    "trust": {"existingSecret": "certificates"},
+}
+
+
+def test_a_loop_runs_on_a_database_and_a_broker_of_others(tmp_path: Path) -> None:
+    with ExitStack() as closing:
+        catalog_url = closing.enter_context(postgres())
+        node = Node(tmp_path, {**SECRETS, "catalog-url": catalog_url})
+        closing.callback(node.stop)
+        (valkey,) = node.start(works()["valkey"])
+        trusted, key = certificate(tmp_path)
+        port = closing.enter_context(before(int(valkey.ports["6379"]), trusted, key))
+        closing.callback(node.stop)  # while the broker can still be reached
+        node.secrets["broker-url"] = f"rediss://:{SECRETS['password']}@localhost:{port}/0?ssl_ca_certs={trusted}"
+        found = {work.component: work for work in workloads(rendered(preset="kind", values=OUTSIDE))}
+        assert "valkey" not in found
         assert "of admin is known" in node.run(found["migrate"])
-        with_gateway(node, found)
-        asked = httpx.get(f"{url(node)}/api/v1/get_server_capabilities", headers={"x-api-key": KEY})
-        assert asked.json() == {"supported_models": [{"model_name": "tiny"}]}
-    finally:
-        node.stop()
+        gateway, *_, flower = node.start(*(found[name] for name in ("gateway", "device", "reward", "flower")))
+        node.services["openrl-gateway:80"] = f"127.0.0.1:{gateway.ports['8000']}"
+        assert "a gradient and an optimizer step" in node.run(found["test"])
+        at = f"http://127.0.0.1:{flower.ports['5555']}/api/workers?refresh=1"
+        wait_for("Flower to know both workers", lambda: len(httpx.get(at, auth=tuple(USER.split(":"))).json()) == 2)
+
+
+def test_a_broker_whose_certificate_is_not_trusted_is_not_talked_to(tmp_path: Path) -> None:
+    node = Node(tmp_path, dict(SECRETS))
+    with ExitStack() as closing:
+        closing.callback(node.stop)
+        (valkey,) = node.start(works()["valkey"])
+        port = closing.enter_context(before(int(valkey.ports["6379"]), *certificate(tmp_path)))
+        url = f"rediss://:{SECRETS['password']}@localhost:{port}/0"
+        with pytest.raises(OperationalError, match="CERTIFICATE_VERIFY_FAILED"):
+            make_app(url).send_task("a.task", queue="a.queue", retry=False)
+        with pytest.raises(LedgerUnreachable, match="CERTIFICATE_VERIFY_FAILED"), told_apart():
+            connect(url, retries=0, longest_pause_seconds=0).ping()

@@ -29,7 +29,7 @@ def family(server: Server) -> set[psutil.Process]:
 
 def test_sql_is_scored_with_its_parts(client: openrl.Client) -> None:
     texts = ["SELECT 'Rome'", "SELECT name FROM city", "DROP TABLE city", RUNAWAY]
-    scores = client.score_in_parts("sql", texts, [CITIES] * 4, {"seconds": 0.2})
+    scores = client.score_in_parts("sql_execution", texts, [CITIES] * 4, {"seconds": 0.2})
     assert [score.value for score in scores] == [1.0, 0.0, 0.0, 0.0]
     assert [score.parts["rows"] for score in scores] == [1.0, 0.5, 0.0, 0.0]
     assert [score.info["ending"] for score in scores] == ["rows", "rows", "forbidden", "time"]
@@ -58,7 +58,7 @@ def connect(port): return told(lambda: socket.create_connection(("127.0.0.1", po
 
 def test_a_wrong_context_is_named(client: openrl.Client) -> None:
     with pytest.raises(WorkFailed, match=r"contexts\[1\]\.gold: is missing"):
-        client.score("sql", ["SELECT 1"] * 2, [CITIES, {"schema": "CREATE TABLE t (x)"}])
+        client.score("sql_execution", ["SELECT 1"] * 2, [CITIES, {"schema": "CREATE TABLE t (x)"}])
 
 
 def test_a_text_that_never_ends_has_its_score_and_so_have_the_others(client: openrl.Client) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from kombu.exceptions import OperationalError
+from redis.exceptions import OutOfMemoryError
 
 from openrl.domain.ids import OpId
 from openrl.domain.op import Bell
@@ -32,11 +33,11 @@ def test_a_message_carries_the_ops_id_and_nothing_else_of_it() -> None:
     assert (options["args"], options.get("kwargs")) == (("op-1",), None)
 
 
-@pytest.mark.parametrize("error", [OperationalError("away"), ConnectionRefusedError("away")])
+@pytest.mark.parametrize("error", [OperationalError("away"), ConnectionRefusedError("away"), OutOfMemoryError("full")])
 def test_a_bell_that_cannot_be_rung_is_logged_and_not_raised(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     app: Any = App(error)
     with caplog.at_level(logging.WARNING, "queues.bell"):
         ringer(app)(BELL)
-    assert [record.getMessage() for record in caplog.records] == ["bell lost, to be rung again: away"]
+    assert [record.getMessage() for record in caplog.records] == [f"bell lost, to be rung again: {error}"]

@@ -1,5 +1,6 @@
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -104,3 +105,23 @@ def test_text_stays_as_it_is_unless_json_is_asked_for() -> None:
             if isinstance(each.formatter, JsonLines):
                 each.setFormatter(None)
         logging.getLogger().removeHandler(handler)
+
+
+def test_celerys_own_lines_tell_whose_a_task_was_after_its_work_too(lines: Lines) -> None:
+    with about(op="op-9", run="run-9", tenant="t"):
+        pass
+    log.warning("Task %(name)s[%(id)s] succeeded", {"name": "n"} | {"id": "op-9"}, extra={"data": {"id": "op-9"}})
+    assert [lines.last[name] for name in ("op", "run", "tenant")] == ["op-9", "run-9", "t"]
+    log.warning("received", extra={"data": {"id": "op-10"}})
+    assert [lines.last[name] for name in ("op", "run", "tenant")] == ["op-10", None, None]
+
+
+def test_only_so_many_ops_are_kept(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openrl.telemetry.logs.KEPT", 2)
+    monkeypatch.setattr("openrl.telemetry.logs._kept", OrderedDict())
+    for op in ("a", "b", "c"):
+        with about(op=op, tenant=op):
+            pass
+    for op, tenant in (("a", None), ("c", "c")):
+        log.warning("succeeded", extra={"data": {"id": op}})
+        assert lines.last["tenant"] == tenant

@@ -1,10 +1,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
+from openrl.cli.ports import free_port
+from openrl.config import Metrics
 from queues.hearing import Hearing
-from workers.health import SILENT_SECONDS, Health
+from workers.health import SILENT_SECONDS, Health, follower_told
 from workers.station import Station
 
 
@@ -81,3 +84,21 @@ def test_a_worker_that_drains_is_alive_and_not_ready(health: Health, here: Stati
     here.drains_since = 0.0
     clock.now += 1000
     assert not health.sick() and health.unready().startswith("draining")
+
+
+def test_a_rank_other_than_0_tells_of_itself_on_a_port_behind():
+    first = free_port()
+    with follower_told(Metrics(port=first), 1) as loaded:
+        at = f"http://127.0.0.1:{first + 1}"
+        assert httpx.get(f"{at}/healthz").status_code == 200
+        assert "being loaded" in httpx.get(f"{at}/readyz").text
+        loaded()
+        assert httpx.get(f"{at}/readyz").status_code == 200
+        text = httpx.get(f"{at}/metrics").text
+        assert "process_resident_memory_bytes" in text
+        assert "openrl_worker_ready" not in text, "which is rank 0's"
+
+
+def test_a_rank_without_a_port_for_metrics_tells_nothing():
+    with follower_told(Metrics(port=0), 3) as loaded:
+        loaded()

@@ -51,7 +51,9 @@ def test_a_named_worker_may_start_before_the_broker(
         monkeypatch.setattr(signal, "receivers", [])
     caplog.set_level(logging.INFO)
     nobody = redis.Redis(port=1, retry=None)
-    here = SimpleNamespace(redis=nobody, worker=WorkerId("pod-1"), use=None, drains_since=None, rewards=(), ledger=None)
+    here = SimpleNamespace(
+        redis=nobody, worker=WorkerId("pod-1"), use=None, tell_timeline=None, drains_since=None, rewards=(), ledger=None
+    )
     health = SimpleNamespace(announced=False)
     with nobody, pytest.raises(LedgerUnreachable), ExitStack() as closing:  # it cannot take its leave either
         start._announce_and_sweep(here, Role.REWARD, (), 1, closing, health)

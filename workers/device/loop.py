@@ -4,14 +4,15 @@ Everything that touches a model is called from here and nowhere else."""
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from openrl.domain.errors import Draining
-from openrl.domain.ids import TenantId
+from openrl.domain.ids import RunId, TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
+from openrl.domain.stretch import Doing, Owner
 from openrl.domain.worker import DeviceUse
 from openrl.telemetry import traces
 from workers import metrics
@@ -19,6 +20,7 @@ from workers.device.answers import Trainer, answer_call, answer_pack, answer_ste
 from workers.device.arbiter import Arbiter, Side
 from workers.device.cost import Cost
 from workers.device.tally import Tally
+from workers.device.timeline import Timeline
 from workers.device.waiting import B, BatchWaiting, CallWaiting, StepWaiting, Waiting
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ class Stepper(Protocol):
     def idle(self) -> bool: ...
     @property
     def tokens_drawn(self) -> int: ...
+    @property
+    def served(self) -> Set[Owner]: ...
     def step(self) -> bool: ...
 
 
@@ -54,6 +58,7 @@ class DeviceLoop(Generic[B]):
         self._cost = Cost(pack_tokens)
         self._waiting: Waiting[B] = Waiting(pack_tokens, self._cost.enough)
         self._tally = Tally()
+        self.timeline = Timeline()  #: what the device did, to be told
         self._changed = threading.Condition()  #: guards what waits and the flag
         self._stopping = self._trains_no_more = False
         self._threads = [
@@ -67,7 +72,7 @@ class DeviceLoop(Generic[B]):
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function on the device thread and wait for what it answers or raises."""
-        item = CallWaiting(function)
+        item = CallWaiting(lambda: self._call(function))
         with self._entering():
             self._waiting.add_call(item)
         return item.future.result()  # type: ignore[return-value]  # the future carries what `function` answers
@@ -81,10 +86,13 @@ class DeviceLoop(Generic[B]):
             self._waiting.add_batch(item)
         return item.future.result()
 
-    def optim_step(self, run_id: str, params: AdamParams, since: float | None = None) -> dict[str, float]:
+    def optim_step(
+        self, run_id: str, params: AdamParams, tenant: TenantId, since: float | None = None
+    ) -> dict[str, float]:
         """Wait for a run's one step, which waits `since` then as in `forward_backward`. Its metrics also tell what it
         had of the device. Raises the CallerError that concerns it, or EngineBusy."""
-        item = StepWaiting(run_id, params, time.monotonic() if since is None else since, traces.present())
+        began = time.monotonic() if since is None else since
+        item = StepWaiting(run_id, params, tenant, began, traces.present())
         with self._entering():
             if not self._apart:
                 self._waiting.add_step(item, self._step_all)
@@ -151,11 +159,13 @@ class DeviceLoop(Generic[B]):
 
     def _sample_once(self) -> None:
         assert self._sample is not None
-        before = self._sample.tokens_drawn
+        before, began = self._sample.tokens_drawn, self.timeline.now()
         try:
             self._sample.step()
         except Exception:
             log.exception("a decode step failed", extra={"action": "step"})
+        if self._sample.served:
+            self.timeline.note(Doing.SAMPLE, began, self._sample.served)
         self._tally.count(Side.SAMPLE, self._sample.tokens_drawn - before)
 
     def _train_once(self) -> None:
@@ -168,7 +178,9 @@ class DeviceLoop(Generic[B]):
 
     def _run_pack(self, items: Sequence[BatchWaiting[B]]) -> None:
         assert self._train is not None
-        seconds, tokens = answer_pack(self._train, items), sum(item.tokens for item in items)
+        began, tokens = self.timeline.now(), sum(item.tokens for item in items)
+        seconds = answer_pack(self._train, items)
+        self.timeline.note(Doing.PACK, began, {Owner(item.tenant, RunId(item.batch.run_id)) for item in items})
         metrics.PACK_BATCHES.observe(len(items))
         if seconds is not None:
             metrics.PACK.observe(seconds)
@@ -184,5 +196,14 @@ class DeviceLoop(Generic[B]):
 
     def _step(self, items: Sequence[StepWaiting]) -> None:
         assert self._train is not None
+        began = self.timeline.now()
         with metrics.UPDATE.time():
             answer_steps(self._train, items)
+        self.timeline.note(Doing.UPDATE, began, {Owner(item.tenant, RunId(item.run_id)) for item in items})
+
+    def _call(self, function: Callable[[], T]) -> T:
+        began = self.timeline.now()
+        try:
+            return function()
+        finally:
+            self.timeline.note(Doing.CALL, began)

@@ -56,7 +56,7 @@ def equip(
     trainer = trainer_on(base, settings, closing, member) if trains else None
     sampler = _sampler(here, base.twin() if apart else base, source, settings, closing) if samples else None
     loop: DeviceLoop[Batch] = DeviceLoop(trainer, sampler, pack_tokens=pack_tokens(settings, member), apart=apart)
-    here.use = loop.use
+    here.use, here.tell_timeline = loop.use, loop.timeline.tell
     closing.enter_context(device_told(loop.use, lambda: sampler.rows if sampler is not None else 0))
     if sampler is not None:
         here.works["sample"] = sample_work(SampleWork(sampler, loop.wake), source, here.ledger.read)

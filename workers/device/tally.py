@@ -12,13 +12,13 @@ from workers.device.arbiter import Side
 
 @dataclass(slots=True)
 class Timed:
-    """One turn on the device."""
+    """One spell on the device."""
 
     seconds: float = 0.0  #: known when it has ended
 
 
 class Tally:
-    """One turn of each side at a time; turns of both may overlap."""
+    """One spell of each side at a time; spells of both may overlap."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()

@@ -50,6 +50,7 @@ class BatchWaiting(Generic[B]):
 class StepWaiting:
     run_id: str
     params: AdamParams
+    tenant: TenantId
     since: float  #: on the monotonic clock
     trace: object = None  #: where its thread is in a trace
     future: Future[dict[str, float]] = field(default_factory=Future)

@@ -25,7 +25,7 @@ BUILT_IN: Final = (
     "python_tests",
     "regex",
     "source",
-    "sql",
+    "sql_execution",
 )
 
 

@@ -119,10 +119,12 @@ class Groups:
             return found
         if isinstance(found, Exception):
             raise found
+        assert isinstance(held.op, RewardOp)
         action = ScoreTexts(reward=reward.name, texts=(found,), contexts=(context,), params=reward.params)
+        alone = replace(held, op=replace(held.op, action=action))
         for tries_left in reversed(range(TRIES)):
             try:
-                scores = self._work(replace(held, op=replace(held.op, action=action)))  # type: ignore[arg-type]
+                scores = self._work(alone)
                 assert isinstance(scores, Scores)
                 return scores
             except (CallerError, ClaimLost, Draining):

@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import httpcore
 from openrl.domain.webhook import LOOPBACK, Target
 
 ANSWER_BYTES: Final = 4 << 20
+LOOK_UP_SECONDS: Final = 5.0  #: that the system may take to find a host
 LOOK_SECONDS: Final = 0.2  #: between two looks at whether anybody still wants the answer
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: IPv6 addresses of these stand for the IPv4 address in their last 32 bits.
@@ -44,6 +46,7 @@ class Poster:
     private: bool = False  #: whether hosts may have addresses of private networks
     tls: ssl.SSLContext
     look_up: Callable[[str, int], list[str]]
+    look_up_seconds: float = LOOK_UP_SECONDS
 
     def post(self, target: Target, headers: Mapping[str, str], body: bytes, over: threading.Event) -> bytes:
         """The body of a 200. Raises PostFailed, and CalledOff once `over` is set."""
@@ -58,16 +61,36 @@ class Poster:
             except (httpcore.NetworkError, httpcore.ProtocolError) as error:
                 raise PostFailed(f"did not answer: {str(error) or type(error).__name__}", passing=True) from None
 
-    def addresses(self, host: str, port: int, loopback: bool) -> list[str]:
-        """Those of the host, each of them checked."""
+    def addresses(self, host: str, port: int, loopback: bool, over: threading.Event) -> list[str]:
+        """Those of the host, each of them checked. Raises PostFailed, CalledOff."""
         try:
-            found = self.look_up(host, port)
+            found = self._found(host, port, over)
         except OSError as error:
             raise PostFailed(f"cannot be found: {error}", passing=True) from None
         for address in found:
             if not allowed(ipaddress.ip_address(address), loopback=loopback, private=self.private):
                 raise PostFailed("has an address that may not be posted to", passing=False)
         return found
+
+    def _found(self, host: str, port: int, over: threading.Event) -> list[str]:
+        """What `look_up` answers. The system's own cannot be called off: it has a thread, which nobody waits for."""
+        answer: Future[list[str]] = Future()
+        threading.Thread(target=_look_up, args=(answer, self.look_up, host, port), daemon=True).start()
+        until = time.monotonic() + min(self.seconds, self.look_up_seconds)
+        while not answer.done():
+            if over.is_set():
+                raise CalledOff
+            if time.monotonic() > until:
+                raise TimeoutError(f"its name was not told within {min(self.seconds, self.look_up_seconds):g} s")
+            wait((answer,), timeout=min(LOOK_SECONDS, max(0.0, until - time.monotonic())))
+        return answer.result()
+
+
+def _look_up(answer: Future[list[str]], look_up: Callable[[str, int], list[str]], host: str, port: int) -> None:
+    try:
+        answer.set_result(look_up(host, port))
+    except Exception as error:
+        answer.set_exception(error)
 
 
 def poster(*, seconds: float, private: bool) -> Poster:
@@ -112,7 +135,7 @@ class _Backend(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         failed: Exception | None = None
-        for address in self._poster.addresses(host, port, host in LOOPBACK):
+        for address in self._poster.addresses(host, port, host in LOOPBACK, self._over):
             try:
                 sock = socket.create_connection((address, port), timeout=_left(self._until, httpcore.ConnectTimeout))
             except TimeoutError as error:

@@ -43,9 +43,9 @@ class Judging:
         rolled = self._read(op.action.of)
         if rolled is None or not isinstance(rolled.result, RolledOut):
             raise OpNotFound(op.action.of)  # a failed one would have failed this op
-        asked = self._questions(op.action, rolled.result.texts)
-        drawn = self._samples.draw(op, asked)
-        told = [self._told(op.action, sample, each) for sample, each in enumerate(drawn)]
+        renderer = self._renderer.of(op.tenant)
+        drawn = self._samples.draw(op, _questions(renderer, op.action, rolled.result.texts))
+        told = [_told(renderer, op.action, sample, each) for sample, each in enumerate(drawn)]
         return Judged(
             answers=tuple(each for each in told if isinstance(each, Answers)),
             dropped=tuple(each for each in told if isinstance(each, Dropped)),
@@ -57,41 +57,44 @@ class Judging:
     def drain(self) -> None:
         self._work.drain()
 
-    def _questions(self, ask: AskJudge, texts: tuple[str, ...]) -> list[Sample]:
-        around = self._around(ask)
-        return [
-            Sample(
-                base_model=ask.base_model,
-                policy=ask.policy,
-                prompt=to_domain(_between(around, self._renderer.plain_ids(text)), DType.INT32),
-                num_samples=ask.answers,
-                params=ask.params,
-            )
-            for text in texts
-        ]
-
-    def _around(self, ask: AskJudge) -> list[list[int]]:
-        """Tokens of the pieces between which each text stands. Raises FieldInvalid where they cannot be told."""
-        if not ask.messages:
-            return [self._renderer.ids(piece, begins=at == 0) for at, piece in enumerate(ask.text)]
-        mark, where = f"[{secrets.token_hex(8)}]", f"{ask.where}.messages"
-        messages = [Message(role=each.role, content=mark.join(each.pieces)) for each in ask.messages]
-        pieces = self._renderer.said(messages, where, ask.base_model).split(mark)
-        if len(pieces) - 1 != sum(len(each.pieces) - 1 for each in ask.messages):
-            raise FieldInvalid(where, f"the chat template of {ask.base_model} does not say each message once")
-        return [self._renderer.ids(piece, begins=False) for piece in pieces]
-
-    def _told(self, ask: AskJudge, sample: int, drawn: SampleResult | FieldInvalid) -> Answers | Dropped:
-        if isinstance(drawn, FieldInvalid):
-            return Dropped(sample=sample, error=type(drawn).__name__, reason=_named(ask, drawn))
-        texts = tuple(self._renderer.text(sequence.tokens) for sequence in drawn.sequences)
-        return Answers(sample=sample, texts=texts)
-
 
 def sample_work(samples: SampleWork, source: str, read: Callable[[OpId], Record | None]) -> Work:
     """All that a sample worker does, by the tokenizer in that folder."""
     renderer = renderer_of(source)
     return Judging(RollOuts(samples, renderer), samples, renderer, read)
+
+
+def _questions(renderer: Renderer, ask: AskJudge, texts: tuple[str, ...]) -> list[Sample]:
+    around = _around(renderer, ask)
+    return [
+        Sample(
+            base_model=ask.base_model,
+            policy=ask.policy,
+            prompt=to_domain(_between(around, renderer.plain_ids(text)), DType.INT32),
+            num_samples=ask.answers,
+            params=ask.params,
+        )
+        for text in texts
+    ]
+
+
+def _around(renderer: Renderer, ask: AskJudge) -> list[list[int]]:
+    """Tokens of the pieces between which each text stands. Raises FieldInvalid where they cannot be told."""
+    if not ask.messages:
+        return [renderer.ids(piece, begins=at == 0) for at, piece in enumerate(ask.text)]
+    mark, where = f"[{secrets.token_hex(8)}]", f"{ask.where}.messages"
+    messages = [Message(role=each.role, content=mark.join(each.pieces)) for each in ask.messages]
+    pieces = renderer.said(messages, where, ask.base_model).split(mark)
+    if len(pieces) - 1 != sum(len(each.pieces) - 1 for each in ask.messages):
+        raise FieldInvalid(where, f"the chat template of {ask.base_model} does not say each message once")
+    return [renderer.ids(piece, begins=False) for piece in pieces]
+
+
+def _told(renderer: Renderer, ask: AskJudge, sample: int, drawn: SampleResult | FieldInvalid) -> Answers | Dropped:
+    if isinstance(drawn, FieldInvalid):
+        return Dropped(sample=sample, error=type(drawn).__name__, reason=_named(ask, drawn))
+    texts = tuple(renderer.text(sequence.tokens) for sequence in drawn.sequences)
+    return Answers(sample=sample, texts=texts)
 
 
 def _between(around: list[list[int]], text: list[int]) -> list[int]:

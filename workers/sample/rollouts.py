@@ -1,28 +1,32 @@
 """Rollouts, as samples: a prompt becomes tokens before the sample engine sees it, and samples become texts after it."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from openrl.domain.errors import FieldInvalid
-from openrl.domain.ids import OpId
+from openrl.domain.ids import OpId, TenantId
 from openrl.domain.op import Sample, SampleOp
 from openrl.domain.outcome import Result, Sampled
 from openrl.domain.rollout import Message, RolledOut, RollOut
 from openrl.domain.tensor import DType, Tensor
 from openrl.ledger.port import Held
 from workers.model.arrays import from_domain, to_domain
+from workers.sample.turns import Turns
 from workers.work import Work
 
 
 class Renderer:
-    """Prompts as tokens and tokens as texts, by a base model's tokenizer (of `transformers`)."""
+    """Prompts as tokens and tokens as texts, by a base model's tokenizer (of `transformers`), which refuses two threads
+    at once. A long text takes it a while: tenants have it in turn."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._lock = threading.Lock()  # a fast tokenizer refuses two threads at once
+    def __init__(self, tokenizer: Any, turns: Turns | None = None, tenant: str = "") -> None:
+        self._tokenizer, self._turns, self._tenant = tokenizer, turns or Turns(), tenant
+
+    def of(self, tenant: TenantId) -> "Renderer":
+        """The same, in that tenant's turns."""
+        return Renderer(self._tokenizer, self._turns, tenant)
 
     def tokens(self, action: RollOut) -> Tensor:
         """int32 [P]. Raises FieldInvalid of the prompt where it cannot be rendered."""
@@ -38,7 +42,7 @@ class Renderer:
 
     def text(self, tokens: Tensor) -> str:
         """Without special tokens, such as the one that ends a turn."""
-        with self._lock:
+        with self._turns.mine(self._tenant):
             return str(self._tokenizer.decode(from_domain(tokens).tolist(), skip_special_tokens=True))
 
     def said(self, messages: Sequence[Message], where: str, model: str) -> str:
@@ -47,7 +51,7 @@ class Renderer:
             raise FieldInvalid(where, f"{model} has no chat template; send text or tokens")
         chat = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            with self._lock:
+            with self._turns.mine(self._tenant):
                 said = self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         except Exception as error:  # a template is a program of the model's maker and may raise anything
             raise FieldInvalid(where, f"the chat template of {model} refuses them: {error}") from error
@@ -55,13 +59,13 @@ class Renderer:
 
     def ids(self, text: str, *, begins: bool) -> list[int]:
         """Tokens of a text; one that begins the prompt has the tokens that the tokenizer adds there."""
-        with self._lock:
+        with self._turns.mine(self._tenant):
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=begins)
         return ids
 
     def plain_ids(self, text: str) -> list[int]:
         """Tokens of a text in which a special token's name is letters like any others."""
-        with self._lock:
+        with self._turns.mine(self._tenant):
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
         return ids
 
@@ -83,15 +87,15 @@ class RollOuts:
         op = held.op
         if not (isinstance(op, SampleOp) and isinstance(op.action, RollOut)):
             return self._work(held)
-        began = time.monotonic()
-        sample = _sample(op.action, self._renderer.tokens(op.action))
+        began, renderer = time.monotonic(), self._renderer.of(op.tenant)
+        sample = _sample(op.action, renderer.tokens(op.action))
         sampled = _named(op.action, lambda: self._work(replace(held, op=replace(op, action=sample))))
         assert isinstance(sampled, Sampled)
         sequences = sampled.result.sequences
         return RolledOut(
             prompt=sample.prompt,
             sequences=sequences,
-            texts=tuple(self._renderer.text(sequence.tokens) for sequence in sequences),
+            texts=tuple(renderer.text(sequence.tokens) for sequence in sequences),
             queued_seconds=held.waited_seconds,
             sampled_seconds=time.monotonic() - began,
         )

@@ -11,7 +11,7 @@ from workers.train.logprobs import HeadPart
 from workers.train.run_state import RunState
 
 
-class Place(NamedTuple):
+class Stretch(NamedTuple):
     """Rows or tokens `start` to `stop` of a pass are of batch number `batch`."""
 
     batch: int
@@ -26,11 +26,11 @@ class Learners(Protocol):
         """Batches of one kind are computed as blocks where they stand together."""
         ...
 
-    def mix(self, rows: Sequence[Place]) -> Mix | SpanMix:
+    def mix(self, rows: Sequence[Stretch]) -> Mix | SpanMix:
         """What the linear layers obey in a pass with these rows."""
         ...
 
-    def on_head(self, tokens: Sequence[Place]) -> list[HeadPart]:
+    def on_head(self, tokens: Sequence[Stretch]) -> list[HeadPart]:
         """What learns on the head, with its tokens."""
         ...
 
@@ -61,10 +61,10 @@ class Adapters:
     def kind(self, batch: int) -> int:
         return self._kinds[batch]
 
-    def mix(self, rows: Sequence[Place]) -> SpanMix:
+    def mix(self, rows: Sequence[Stretch]) -> SpanMix:
         return SpanMix([Span(start, stop, self._adapters[batch]) for batch, start, stop in rows])
 
-    def on_head(self, tokens: Sequence[Place]) -> list[HeadPart]:
+    def on_head(self, tokens: Sequence[Stretch]) -> list[HeadPart]:
         return [
             HeadPart(start, stop, LoraLayer(self._head, [self._adapters[batch]]))
             for batch, start, stop in tokens

@@ -18,7 +18,7 @@ from workers.model.arrays import to_domain
 from workers.model.base import BaseModel
 from workers.train.batch import Batch
 from workers.train.estimate import Load
-from workers.train.learners import Learners, Place
+from workers.train.learners import Learners, Stretch
 from workers.train.logprobs import target_logprobs
 from workers.train.objective import Objective
 from workers.train.packing import Holds, Pass, Row, always, load_of, passes, plan
@@ -118,11 +118,11 @@ class Pack:
         """Log-probabilities [M, K] of all targets of the pass, whose groups are of `batches`; with gradients also the
         backward pass."""
         base, gradient = self._base, objective.gradient if self.train else None
-        mix = self._learners.mix(_places(batches, placement.row_ends))
+        mix = self._learners.mix(_stretches(batches, placement.row_ends))
         with base.mixed(mix), base.recomputing(recompute), torch.set_grad_enabled(self.train):
             hidden = base.hidden(placement.ids, **placement.options)
             real = placement.tokens(hidden.detach())
-            on_head = self._learners.on_head(_places(batches, placement.token_ends))
+            on_head = self._learners.on_head(_stretches(batches, placement.token_ends))
             lp, slope = target_logprobs(base, real, objective.targets, on_head, gradient, placement.owners)
             if slope is not None and hidden.requires_grad:
                 torch.autograd.backward([hidden], [placement.spread(slope, hidden)])
@@ -137,6 +137,6 @@ class Pack:
             self.logprobs[row.batch][row.place] = to_domain(kept.reshape(shape), DType.FLOAT32)
 
 
-def _places(batches: Sequence[int], ends: Sequence[int]) -> list[Place]:
+def _stretches(batches: Sequence[int], ends: Sequence[int]) -> list[Stretch]:
     """Where the group of each batch starts and stops."""
-    return [Place(batch, *pair) for batch, pair in zip(batches, pairwise((0, *ends)), strict=True)]
+    return [Stretch(batch, *pair) for batch, pair in zip(batches, pairwise((0, *ends)), strict=True)]

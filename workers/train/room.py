@@ -19,7 +19,7 @@ PAUSE_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class _Place:
+class _Stay:
     size: int
     busy: bool = False
     going: bool = False
@@ -29,34 +29,34 @@ class _Place:
 class _Floor:
     """The runs of one tier, least recently used first."""
 
-    places: OrderedDict[RunId, _Place] = field(default_factory=OrderedDict)
+    runs: OrderedDict[RunId, _Stay] = field(default_factory=OrderedDict)
     used: int = 0  #: bytes
     going: int = 0  #: of those, bytes on their way out
 
-    def put(self, run: RunId, place: _Place) -> None:
+    def put(self, run: RunId, stay: _Stay) -> None:
         self.pop(run)
-        self.places[run] = place
-        self.used += place.size
+        self.runs[run] = stay
+        self.used += stay.size
 
-    def pop(self, run: RunId) -> _Place | None:
-        place = self.places.pop(run, None)
-        if place is not None:
-            self.stays(place)
-            self.used -= place.size
-        return place
+    def pop(self, run: RunId) -> _Stay | None:
+        stay = self.runs.pop(run, None)
+        if stay is not None:
+            self.stays(stay)
+            self.used -= stay.size
+        return stay
 
-    def goes(self, place: _Place) -> None:
-        place.going = True
-        self.going += place.size
+    def goes(self, stay: _Stay) -> None:
+        stay.going = True
+        self.going += stay.size
 
-    def stays(self, place: _Place) -> None:
-        if place.going:
-            place.going = False
-            self.going -= place.size
+    def stays(self, stay: _Stay) -> None:
+        if stay.going:
+            stay.going = False
+            self.going -= stay.size
 
     def seen(self) -> Iterator[Seen]:
-        for run, place in self.places.items():
-            yield Seen(run=run, size=place.size, busy=place.busy or place.going)
+        for run, stay in self.runs.items():
+            yield Seen(run=run, size=stay.size, busy=stay.busy or stay.going)
 
 
 @dataclass(slots=True, eq=False)
@@ -84,11 +84,11 @@ class Room:
         made room; a run larger than the budget is let in when it has the device to itself. A run that has a place
         already gets what it asks for at once: whoever waits might wait for it. Raises Draining."""
         with self._changed:
-            if (place := self._device.pop(run)) is not None:
-                self._device.put(run, _Place(max(size, place.size), busy=True))
+            if (stay := self._device.pop(run)) is not None:
+                self._device.put(run, _Stay(max(size, stay.size), busy=True))
                 return
-            if run in self._host.places:
-                self._host.places[run].busy = True
+            if run in self._host.runs:
+                self._host.runs[run].busy = True
             ticket = _Ticket(run, size)
             self._line.append(ticket)
             self._wanted += size
@@ -101,9 +101,9 @@ class Room:
     def rest(self, run: RunId, size: int) -> None:
         """The run's op has ended; it is the one used last, and so large."""
         with self._changed:
-            floor = self._device if run in self._device.places else self._host
+            floor = self._device if run in self._device.runs else self._host
             if floor.pop(run) is not None:
-                floor.put(run, _Place(size))
+                floor.put(run, _Stay(size))
             self._changed.notify_all()
 
     def gone(self, run: RunId) -> None:
@@ -133,7 +133,7 @@ class Room:
                 if self._line[0] is ticket and self._fits(ticket.size):
                     self._leave(ticket)
                     self._host.pop(ticket.run)
-                    self._device.put(ticket.run, _Place(ticket.size, busy=True))
+                    self._device.put(ticket.run, _Stay(ticket.size, busy=True))
                     return None
                 if (move := self._first_move()) is not None:
                     return move
@@ -147,7 +147,7 @@ class Room:
                 self._changed.notify_all()
 
     def _fits(self, size: int) -> bool:
-        return not self._device.places or self._device.used + size <= self._budgets.device
+        return not self._device.runs or self._device.used + size <= self._budgets.device
 
     def _first_move(self) -> Move | None:
         wanted = min(self._wanted, self._budgets.device)
@@ -155,8 +155,8 @@ class Room:
         found = moves(self._device.seen(), self._host.seen(), excess=excess, host_left=self._host_left())
         if not found:
             return None
-        floor = self._device if found[0].run in self._device.places else self._host
-        floor.goes(floor.places[found[0].run])
+        floor = self._device if found[0].run in self._device.runs else self._host
+        floor.goes(floor.runs[found[0].run])
         return found[0]
 
     def _host_left(self) -> int | None:
@@ -176,12 +176,12 @@ class Room:
     def _settle(self, move: Move, size: int | None) -> None:
         """A run that did not move goes behind the others."""
         with self._changed:
-            floor = self._device if move.run in self._device.places else self._host
-            place = floor.places.get(move.run)
-            if place is not None and place.going:
+            floor = self._device if move.run in self._device.runs else self._host
+            stay = floor.runs.get(move.run)
+            if stay is not None and stay.going:
                 floor.pop(move.run)
                 if size is None:
-                    floor.put(move.run, place)
+                    floor.put(move.run, stay)
                 elif move.to is Tier.HOST:
-                    self._host.put(move.run, _Place(size))
+                    self._host.put(move.run, _Stay(size))
             self._changed.notify_all()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from workers.model.lora import Mix
 from workers.train.full import FullRun
-from workers.train.learners import Place
+from workers.train.learners import Stretch
 from workers.train.logprobs import HeadPart
 
 
@@ -22,10 +22,10 @@ class WholeModel:
     def kind(self, batch: int) -> int:
         return 0
 
-    def mix(self, rows: Sequence[Place]) -> Mix:
+    def mix(self, rows: Sequence[Stretch]) -> Mix:
         return Mix()
 
-    def on_head(self, tokens: Sequence[Place]) -> list[HeadPart]:
+    def on_head(self, tokens: Sequence[Stretch]) -> list[HeadPart]:
         flat = self._run.gathering
         if flat is None:
             return []

@@ -174,7 +174,7 @@ class TrainWork:
             case ForwardBackward():
                 return self._loop.forward_backward(_batch(op.run, action), op.tenant, since)
             case OptimStep():
-                return StepResult(metrics=self._loop.optim_step(op.run, action.adam, since))
+                return StepResult(metrics=self._loop.optim_step(op.run, action.adam, op.tenant, since))
             case SaveWeights():
                 return self._saving.weights(op, action, self._engine.checkpoint(op.run))
             case SavePolicy():

@@ -19,7 +19,7 @@
 {{- define "openrl.settings" -}}
 {{- $tree := deepCopy .root.Values.settings -}}
 {{- range .own }}{{ $tree = mergeOverwrite $tree (deepCopy (. | default dict)) }}{{ end -}}
-{{- $common := dict "data_dir" "/data" "depot_url" (include "openrl.depotUrl" .root) "metrics" (dict "host" "0.0.0.0" "port" .root.Values.metrics.port) -}}
+{{- $common := dict "data_dir" "/data" "depot_url" (include "openrl.depotUrl" .root) "metrics" (dict "host" .root.Values.listen "port" .root.Values.metrics.port) -}}
 {{- $tree = mergeOverwrite $tree $common .forced -}}
 {{- include "openrl.variables" (dict "tree" $tree "prefix" "OPENRL_") }}
 {{- end }}
@@ -33,10 +33,10 @@
 {{- with .Values.broker }}
 {{- if .external }}
 - name: OPENRL_REDIS_URL
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .key }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .key | quote }}}}
 {{- else }}
 - name: VALKEY_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .key }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .key | quote }}}}
 - name: OPENRL_REDIS_URL
   value: redis://:$(VALKEY_PASSWORD)@{{ include "openrl.name" $ }}-valkey:6379/0
 {{- end }}
@@ -47,7 +47,7 @@
 - name: OPENRL_CATALOG_URL
 {{- with .Values.catalog }}
 {{- if .existingSecret }}
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .key }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .key | quote }}}}
 {{- else }}
   value: sqlite:////catalog/catalog.db
 {{- end }}
@@ -65,7 +65,7 @@
 {{- with .Values.hub }}
 {{- if .existingSecret }}
 - name: HF_TOKEN
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .key }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .key | quote }}}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -82,6 +82,6 @@
 {{- define "openrl.depotEnvFrom" -}}
 {{- with .Values.depot.existingSecret }}
 envFrom:
-  - secretRef: {name: {{ . }}}
+  - secretRef: {name: {{ . | quote }}}
 {{- end }}
 {{- end }}

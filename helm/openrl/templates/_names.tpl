@@ -1,22 +1,18 @@
 {{/* Names, labels and images. */}}
 
+{{/* Names of Services take no dot and no digit in front; those of releases do. */}}
 {{- define "openrl.name" -}}
-{{- if .Values.fullnameOverride -}}
-{{ .Values.fullnameOverride | trunc 34 | trimSuffix "-" }}
-{{- else if contains .Chart.Name .Release.Name -}}
-{{ .Release.Name | trunc 34 | trimSuffix "-" }}
-{{- else -}}
-{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 34 | trimSuffix "-" }}
-{{- end -}}
+{{- $both := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
+{{ .Values.fullnameOverride | default $both | replace "." "-" | trunc 34 | trimSuffix "-" }}
 {{- end }}
 
 {{/* What a Service or Deployment selects by: (dict "root" $ "component" "gateway"). */}}
 {{- define "openrl.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .model }}
-openrl.dev/model: {{ . }}
+openrl.dev/model: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -30,7 +26,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{/* One of OpenRL's images: (dict "root" $ "image" "gateway"). */}}
 {{- define "openrl.image" -}}
 {{- $images := .root.Values.images -}}
-{{- with $images.registry }}{{ . }}/{{ end }}{{ get $images .image }}:{{ $images.tag | default .root.Chart.AppVersion }}
+{{- $tag := get $images.tags .image | default $images.tag | default .root.Chart.AppVersion -}}
+{{- with $images.registry }}{{ . }}/{{ end }}{{ get $images .image }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag }}
 {{- end }}
 
 {{/* A model's part of names: its id, or one made of its name. */}}

@@ -46,12 +46,44 @@ readinessProbe:
   timeoutSeconds: 3
 {{- end }}
 
+{{/* Where a pod may run: the values of its component, or of the one whose place it shares. */}}
 {{- define "openrl.placement" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{ toJson . }}
 {{- end }}
 {{- with .tolerations }}
 tolerations: {{ toJson . }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{ toJson . }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* How a component's pods are spread: (dict "of" (openrl.selector's dict) "constraints" list). They select its pods where
+     they do not say which. */}}
+{{- define "openrl.spread" -}}
+{{- $own := dict "labelSelector" (dict "matchLabels" (include "openrl.selector" .of | fromYaml)) -}}
+{{- with .constraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{ merge (deepCopy .) $own | toJson }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Labels and annotations of pods: (dict "of" (openrl.labels' dict) "more" (its values)). */}}
+{{- define "openrl.podMetadata" -}}
+labels:
+  {{- include "openrl.labels" .of | nindent 2 }}
+  {{- if .worker }}
+  openrl.dev/worker: "true"
+  {{- end }}
+  {{- with .more.podLabels }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- with .more.podAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
@@ -61,6 +93,20 @@ tolerations: {{ toJson . }}
 - {name: data, mountPath: /tmp, subPath: tmp}
 {{- if not .Values.depot.url }}
 - {name: depot, mountPath: /depot, subPath: depot}
+{{- end }}
+{{- include "openrl.trustMount" . }}
+{{- end }}
+
+{{/* Certificates that URLs name. */}}
+{{- define "openrl.trustMount" -}}
+{{- if .Values.trust.existingSecret }}
+- {name: trust, mountPath: /trust, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "openrl.trustVolume" -}}
+{{- with .Values.trust.existingSecret }}
+- {name: trust, secret: {secretName: {{ . | quote }}}}
 {{- end }}
 {{- end }}
 
@@ -75,6 +121,7 @@ tolerations: {{ toJson . }}
 {{- define "openrl.volumes" -}}
 - {name: data, emptyDir: {sizeLimit: {{ .scratch }}}}
 {{- if not .root.Values.depot.url }}
-- {name: depot, persistentVolumeClaim: {claimName: {{ .root.Values.depot.volume.existingClaim | default (printf "%s-depot" (include "openrl.name" .root)) }}}}
+- {name: depot, persistentVolumeClaim: {claimName: {{ .root.Values.depot.volume.existingClaim | default (printf "%s-depot" (include "openrl.name" .root)) | quote }}}}
 {{- end }}
+{{- include "openrl.trustVolume" .root }}
 {{- end }}

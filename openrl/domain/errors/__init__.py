@@ -47,8 +47,10 @@ from openrl.domain.errors.missing import (
     WeightsRemoved,
 )
 from openrl.domain.errors.op import (
+    BatchTooLarge,
     ClaimLost,
     LeaseLost,
+    LedgerFull,
     LedgerUnreachable,
     MemberFailed,
     NoRoomForBatch,
@@ -96,6 +98,7 @@ __all__ = [
     "AnswerUnreadable",
     "BaseModelMissing",
     "BatchNotFound",
+    "BatchTooLarge",
     "BodyInvalid",
     "BodyTooLarge",
     "BytesLost",
@@ -121,6 +124,7 @@ __all__ = [
     "KeyNotFound",
     "KeyRejected",
     "LeaseLost",
+    "LedgerFull",
     "LedgerUnreachable",
     "MemberFailed",
     "MemberUnknown",

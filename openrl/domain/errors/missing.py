@@ -20,19 +20,21 @@ class SessionNotFound(NotFoundError):
 
 
 class RunNotFound(NotFoundError):
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
+    """Facts, here and where a field is one below: what was asked for, and the field that asked."""
+
+    def __init__(self, run: str, field: str = "model_id") -> None:
+        super().__init__(run, field)
 
     def __str__(self) -> str:
-        return f"model_id: no training run {self.args[0]!r}"
+        return f"{self.args[1]}: no training run {self.args[0]!r}"
 
 
 class SamplerNotFound(NotFoundError):
-    def __init__(self, sampler: str) -> None:
-        super().__init__(sampler)
+    def __init__(self, sampler: str, field: str = "sampling_session_id") -> None:
+        super().__init__(sampler, field)
 
     def __str__(self) -> str:
-        return f"sampling_session_id: no sampling session {self.args[0]!r}"
+        return f"{self.args[1]}: no sampling session {self.args[0]!r}"
 
 
 class WeightsRemoved(NotFoundError):
@@ -59,11 +61,11 @@ class OpNotFound(NotFoundError):
 
 
 class CheckpointMissing(NotFoundError):
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, field: str = "path") -> None:
+        super().__init__(path, field)
 
     def __str__(self) -> str:
-        return f"path: no checkpoint {self.args[0]!r}"
+        return f"{self.args[1]}: no checkpoint {self.args[0]!r}"
 
 
 class MemberUnknown(NotFoundError):

@@ -70,6 +70,22 @@ class NoRoomForBatch(PassingError):
         )
 
 
+class BatchTooLarge(CallerError):
+    """A batch that the tenant's bound never lets in. Facts: the bound, how many operations it is, and its groups."""
+
+    def __init__(self, limit: int, wanted: int, groups: int) -> None:
+        super().__init__(limit, wanted, groups)
+
+    def __str__(self) -> str:
+        limit, wanted, groups = self.args
+        fit = limit * groups // wanted
+        mend = f"send at most {fit} prompts at once" if fit else "ask for less"
+        return (
+            f"prompts: {groups} of them are {wanted} requests, and at most {limit} of a tenant may wait; {mend}, or ask"
+            " the operator for more (OPENRL_LEDGER__MAX_WAITING_PER_TENANT)"
+        )
+
+
 class TurnUnsettled(PassingError):
     """A snapshot came before the end of its last turn was written down. Facts: the run and the turn."""
 
@@ -108,3 +124,10 @@ class LedgerUnreachable(PassingError):
 
     def __str__(self) -> str:
         return f"the ledger does not answer ({self.args[0]}); retry in a moment"
+
+
+class LedgerFull(LedgerUnreachable):
+    """The broker's memory is used up to what work that is there already needs. Nothing was written."""
+
+    def __str__(self) -> str:
+        return f"the ledger takes no more for the moment ({self.args[0]}); retry later, an operator must give it more"

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from openrl.domain.errors import MemberUnknown, NoRoomForBatch, TooManyWaiting, TurnPassed
+from openrl.domain.errors import MemberUnknown, TooManyWaiting, TurnPassed
 from openrl.domain.ids import OpId
 from openrl.domain.op import SETTLED, Bell, Op, Status, TrainOp
-from openrl.ledger.batches import Batch, Kept
+from openrl.ledger.batches import Batch, Kept, no_room
 from openrl.ledger.joins import members_of
 from openrl.ledger.memory.rows import Row, Rows
 from openrl.ledger.memory.settle import fails_with, failure_through, settle
@@ -65,7 +65,7 @@ def open_batch(rows: Rows, batch: Batch) -> Batch:
     kept = rows.batches.get(batch.id) or Kept(replace(batch, created=now), now)
     waiting, missing = rows.waiting[batch.tenant], kept.missing()
     if missing and waiting + missing > most:
-        raise NoRoomForBatch(most, waiting, batch.ops)
+        raise no_room(batch, most, waiting)
     rows.batches[batch.id], kept.last = kept, now
     kept.reserved += missing
     rows.waiting[batch.tenant] += missing

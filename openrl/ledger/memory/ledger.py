@@ -186,6 +186,9 @@ class MemoryLedger:
         with self._lock:
             return asking.place(self._rows, op_id)
 
+    def fullness(self) -> float | None:
+        return None
+
     def queues(self) -> list[QueueLoad]:
         with self._lock:
             return asking.queues(self._rows)

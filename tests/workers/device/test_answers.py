@@ -10,6 +10,8 @@ from openrl.domain.run import AdamParams
 from workers.device.answers import answer_call, answer_pack, answer_steps
 from workers.device.waiting import BatchWaiting, CallWaiting, StepWaiting
 
+ONE = TenantId("one")
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -36,7 +38,7 @@ def refused(run: str) -> CallerError | None:
 
 
 def batches(*runs: str) -> list[BatchWaiting[Batch]]:
-    return [BatchWaiting(Batch(run), TenantId("one"), 10, since=0.0) for run in runs]
+    return [BatchWaiting(Batch(run), ONE, 10, since=0.0) for run in runs]
 
 
 def test_a_pack_that_was_carried_out_tells_its_time_and_every_batch_gets_a_receipt() -> None:
@@ -54,14 +56,14 @@ def test_a_refused_batch_gets_its_error_the_others_their_results_and_the_time_te
 
 
 def test_what_the_engine_raises_is_everybodys() -> None:
-    packed, steps = batches("a", "broken"), [StepWaiting(run, AdamParams(), since=0.0) for run in ("a", "broken")]
+    packed, steps = batches("a", "broken"), [StepWaiting(run, AdamParams(), ONE, since=0.0) for run in ("a", "broken")]
     assert answer_pack(Engine(), packed) is None
     answer_steps(Engine(), steps)
     assert all(isinstance(item.future.exception(0), ZeroDivisionError) for item in (*packed, *steps))
 
 
 def test_answers_that_are_none_fail_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, packed, steps = Engine(), batches("a"), [StepWaiting("a", AdamParams(), since=0.0)]
+    engine, packed, steps = Engine(), batches("a"), [StepWaiting("a", AdamParams(), ONE, since=0.0)]
     monkeypatch.setattr(engine, "forward_backward", lambda batches: [])
     monkeypatch.setattr(engine, "optim_steps", lambda asked: [None])
     assert answer_pack(engine, packed) is None
@@ -71,7 +73,7 @@ def test_answers_that_are_none_fail_those_who_wait(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_refused_step_gets_its_error_and_the_others_their_metrics() -> None:
-    good, bad = (StepWaiting(run, AdamParams(), since=0.0) for run in ("a", "bad"))
+    good, bad = (StepWaiting(run, AdamParams(), ONE, since=0.0) for run in ("a", "bad"))
     answer_steps(Engine(), [good, bad])
     assert good.future.result(0)["steps_together"] == 2.0
     assert isinstance(bad.future.exception(0), FieldInvalid)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from openrl.domain.errors import CallerError, Draining, EngineBusy, FieldInvalid, GradientNotFinite
-from openrl.domain.ids import TenantId
+from openrl.domain.ids import SamplerId, TenantId
 from openrl.domain.outcome import BatchResult
 from openrl.domain.run import AdamParams
+from openrl.domain.stretch import Doing, Owner, Period
 from workers.device.loop import DeviceLoop
 
 ONE, OTHER = TenantId("one"), TenantId("other")
@@ -54,6 +55,7 @@ class Trainer:
 class Sampler:
     def __init__(self) -> None:
         self.left, self.tokens_drawn = 0, 0
+        self.served = frozenset({Owner(ONE, SamplerId("s"))})
 
     @property
     def idle(self) -> bool:
@@ -195,7 +197,9 @@ def test_optimizer_steps_that_wait_together_are_one_update_in_the_place_of_the_f
     order: list[str] = []
     done = []
     for number, run in enumerate(("a", "bad", "c")):
-        done.append(pool.submit(loop.optim_step, run, AdamParams(learning_rate=float(number)), time.monotonic() - 9.0))
+        done.append(
+            pool.submit(loop.optim_step, run, AdamParams(learning_rate=float(number)), ONE, time.monotonic() - 9.0)
+        )
         until(lambda: len(loop._waiting.steps) == len(done))
         pool.submit(loop.call, lambda: order.append("call") if trainer.steps else order.append("early call"))
         until(lambda: len(loop._waiting.calls) == len(done) + 1)
@@ -207,7 +211,7 @@ def test_optimizer_steps_that_wait_together_are_one_update_in_the_place_of_the_f
     assert (first["rate"], third["rate"], first["steps_together"]) == (0.0, 2.0, 3.0)
     assert first["queue_seconds"] > 9.0 and first["device_seconds"] >= 0.0
     assert loop.call(lambda: order) == ["call"] * 3
-    assert loop.optim_step("a", AdamParams())["steps_together"] == 1.0
+    assert loop.optim_step("a", AdamParams(), ONE)["steps_together"] == 1.0
 
 
 def test_answers_that_are_none_fail_those_who_wait_and_the_loop_goes_on(
@@ -216,7 +220,7 @@ def test_answers_that_are_none_fail_those_who_wait_and_the_loop_goes_on(
     with monkeypatch.context() as broken:
         broken.setattr(trainer, "forward_backward", lambda batches: [])
         broken.setattr(trainer, "optim_steps", lambda asked: [None])
-        for asked in (lambda: loop.forward_backward(Batch("a"), ONE), lambda: loop.optim_step("a", AdamParams())):
+        for asked in (lambda: loop.forward_backward(Batch("a"), ONE), lambda: loop.optim_step("a", AdamParams(), ONE)):
             with pytest.raises((ValueError, TypeError)):
                 pool.submit(asked).result(2)
     assert loop.forward_backward(Batch("a", 20), ONE).metrics["loss:sum"] == 20.0
@@ -227,7 +231,7 @@ def test_a_step_without_memory_fails_alone(
 ) -> None:
     monkeypatch.setattr(trainer, "optim_steps", lambda asked: [EngineBusy("no memory")])
     with pytest.raises(EngineBusy):
-        loop.optim_step("a", AdamParams())
+        loop.optim_step("a", AdamParams(), ONE)
 
 
 def test_optimizer_steps_that_break_the_engine_all_fail_and_the_loop_goes_on(
@@ -235,7 +239,7 @@ def test_optimizer_steps_that_break_the_engine_all_fail_and_the_loop_goes_on(
 ) -> None:
     monkeypatch.setattr(trainer, "optim_steps", lambda asked: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        loop.optim_step("a", AdamParams())
+        loop.optim_step("a", AdamParams(), ONE)
     assert loop.call(lambda: 7) == 7
 
 
@@ -265,6 +269,43 @@ def test_the_device_tells_how_busy_it_was(loop: DeviceLoop[Batch], sampler: Samp
     assert 0.0 < use.busy <= 1.0
 
 
+def test_the_device_tells_what_it_did_when_and_for_whom(
+    loop: DeviceLoop[Batch], trainer: Trainer, sampler: Sampler, pool: ThreadPoolExecutor
+) -> None:
+    began = time.time()
+    hold(loop, trainer, pool)
+    done = [pool.submit(loop.forward_backward, Batch(run), tenant) for run, tenant in (("a", ONE), ("b", OTHER))]
+    until(lambda: len(loop._waiting.batches) == 2)
+    trainer.gate.set()
+    assert [each.result(5) for each in done]
+    loop.optim_step("a", AdamParams(), ONE)
+    with pytest.raises(ZeroDivisionError):
+        loop.call(lambda: 1 // 0)
+    sampler.left = 1
+    loop.wake()
+    until(lambda: loop.use().sample.passes == 1)
+    told: list[Period] = []
+    loop.timeline.tell(told.append)
+    assert [(each.doing, {(owner.tenant, owner.name) for owner in each.of}) for each in told[0].stretches] == [
+        (Doing.PACK, {(ONE, "holder")}),
+        (Doing.PACK, {(ONE, "a"), (OTHER, "b")}),
+        (Doing.UPDATE, {(ONE, "a")}),
+        (Doing.CALL, set()),
+        (Doing.SAMPLE, {(ONE, "s")}),
+    ]
+    times = [when for each in told[0].stretches for when in (each.began, each.ended)]
+    assert times == sorted(times) and began - 0.1 <= times[0] <= times[-1] <= told[0].ended <= time.time() + 0.1
+
+
+def test_waiting_for_weights_is_nobodys_time_on_the_device(loop: DeviceLoop[Batch], sampler: Sampler) -> None:
+    sampler.served, sampler.left = frozenset(), 2
+    loop.wake()
+    until(lambda: loop.use().sample.passes == 2)
+    told: list[Period] = []
+    loop.timeline.tell(told.append)
+    assert told[0].stretches == ()
+
+
 def test_apart_sampling_goes_on_while_a_batch_is_on_the_device(
     trainer: Trainer, sampler: Sampler, pool: ThreadPoolExecutor
 ) -> None:
@@ -289,16 +330,16 @@ def test_apart_an_optimizer_step_does_not_wait_for_a_pack_of_others(trainer: Tra
     trainer.gate.clear()
     batch = pool.submit(loop.forward_backward, Batch("a"), ONE)
     try:
-        assert loop.optim_step("b", AdamParams(learning_rate=0.5))["rate"] == 0.5
+        assert loop.optim_step("b", AdamParams(learning_rate=0.5), ONE)["rate"] == 0.5
         with pytest.raises(GradientNotFinite):
-            loop.optim_step("bad", AdamParams())
+            loop.optim_step("bad", AdamParams(), ONE)
         assert not batch.done()
     finally:
         trainer.gate.set()
         batch.result(5)
         loop.stop()
     with pytest.raises(Draining):
-        loop.optim_step("b", AdamParams())
+        loop.optim_step("b", AdamParams(), ONE)
 
 
 def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecutor) -> None:
@@ -306,7 +347,7 @@ def test_stopping_hands_back_what_waits(trainer: Trainer, pool: ThreadPoolExecut
     loop.start()
     hold(loop, trainer, pool)
     waiting = [pool.submit(loop.call, lambda: 1), pool.submit(loop.forward_backward, Batch("b"), ONE)]
-    waiting.append(pool.submit(loop.optim_step, "a", AdamParams()))
+    waiting.append(pool.submit(loop.optim_step, "a", AdamParams(), ONE))
     until(lambda: len(loop._waiting.calls) == 2 and len(loop._waiting.batches) == 1)
     stopper = threading.Thread(target=loop.stop)
     stopper.start()
@@ -324,7 +365,10 @@ def test_training_ends_and_hands_back_what_waits_while_sampling_goes_on(
     loop: DeviceLoop[Batch], trainer: Trainer, sampler: Sampler, pool: ThreadPoolExecutor
 ) -> None:
     hold(loop, trainer, pool)
-    waiting = [pool.submit(loop.forward_backward, Batch("b"), ONE), pool.submit(loop.optim_step, "a", AdamParams())]
+    waiting = [
+        pool.submit(loop.forward_backward, Batch("b"), ONE),
+        pool.submit(loop.optim_step, "a", AdamParams(), ONE),
+    ]
     until(lambda: len(loop._waiting.calls) == 1 and len(loop._waiting.batches) == 1)
     loop.end_training()
     for future in waiting:

@@ -4,6 +4,8 @@ from openrl.domain.ids import TenantId
 from openrl.domain.run import AdamParams
 from workers.device.waiting import BatchWaiting, CallWaiting, StepWaiting, Waiting
 
+ONE = TenantId("one")
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -12,11 +14,11 @@ class Batch:
 
 
 def batch(run: str) -> BatchWaiting[Batch]:
-    return BatchWaiting(Batch(run), TenantId("one"), 10, since=0.0)
+    return BatchWaiting(Batch(run), ONE, 10, since=0.0)
 
 
 def step(run: str) -> StepWaiting:
-    return StepWaiting(run, AdamParams(), since=0.0)
+    return StepWaiting(run, AdamParams(), ONE, since=0.0)
 
 
 def waiting() -> Waiting[Batch]:

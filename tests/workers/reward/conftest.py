@@ -12,25 +12,37 @@ from scoring import held, nursery_of
 from openrl.domain.outcome import Scores
 from workers.reward.sandbox.levels import Level
 from workers.reward.sandbox.nursery import Nursery
+from workers.reward.sandbox.walls import strongest
 from workers.reward.work import RewardWork
 
 Score = Callable[..., Scores]
 
 
-@pytest.fixture(scope="session", params=[Level.STRONG, Level.KERNEL])
-def nursery(request: pytest.FixtureRequest) -> Iterator[Nursery]:
-    """At every level that promises what is tested."""
-    nursery = nursery_of(request.param)
-    yield nursery
-    nursery.close()
-
-
 @pytest.fixture(scope="session")
-def any_nursery() -> Iterator[Nursery]:
+def nurseries() -> Iterator[Callable[[Level], Nursery]]:
+    """One of each level, made when it is first wanted."""
+    made: dict[Level, Nursery] = {}
+
+    def of(level: Level) -> Nursery:
+        if level not in made:
+            made[level] = nursery_of(level)
+        return made[level]
+
+    yield of
+    for nursery in made.values():
+        nursery.close()
+
+
+@pytest.fixture(params=[Level.STRONG, Level.KERNEL])
+def nursery(request: pytest.FixtureRequest, nurseries: Callable[[Level], Nursery]) -> Nursery:
+    """At every level that promises what is tested."""
+    return nurseries(request.param)
+
+
+@pytest.fixture
+def any_nursery(nurseries: Callable[[Level], Nursery]) -> Nursery:
     """At the strongest level of this machine."""
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+    return nurseries(strongest())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -179,6 +179,27 @@ def test_a_name_that_nobody_knows_may_be_tried_again() -> None:
     assert look_up("127.0.0.1", 1) == ["127.0.0.1"]
 
 
+def test_looking_a_name_up_has_a_time_of_its_own_and_is_called_off() -> None:
+    waiting, gone, over = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(host: str, port: int) -> list[str]:
+        waiting.set()
+        gone.wait(20)
+        return ["127.0.0.1"]
+
+    asking = Poster(seconds=30.0, tls=TLS, look_up=slow, look_up_seconds=0.1)
+    with pytest.raises(PostFailed, match=r"cannot be found: its name was not told within 0\.1 s") as caught:
+        asking.post(target_of("https://a.example.com/"), {}, b"{}", over)
+    assert caught.value.passing
+    threading.Thread(target=lambda: waiting.wait(20) and over.set(), daemon=True).start()
+    waiting.clear()
+    began = time.monotonic()
+    with pytest.raises(CalledOff):
+        Poster(seconds=30.0, tls=TLS, look_up=slow).post(target_of("https://a.example.com/"), {}, b"{}", over)
+    assert time.monotonic() - began < 4
+    gone.set()
+
+
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     if shutil.which("openssl") is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import held  # type: ignore[import-not-found]
+from scoring import held
 
 from openrl.domain.errors import (
     ClaimLost,
@@ -68,7 +68,7 @@ def test_a_wrong_context_is_named_with_its_place(score: Any) -> None:
 
 
 def test_an_unknown_function_is_named_with_the_known_ones(score: Any) -> None:
-    with pytest.raises(RewardUnknown, match=r"'nope'.*exact, format, json_schema.* sql"):
+    with pytest.raises(RewardUnknown, match=r"'nope'.*exact, format, json_schema.* sql_execution"):
         score("nope", ["a"])
 
 

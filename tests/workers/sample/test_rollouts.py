@@ -1,6 +1,10 @@
 """Rollouts as samples: prompts rendered, errors renamed, texts told."""
 
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -148,9 +152,38 @@ def test_other_errors_and_other_ops_pass_as_they_are() -> None:
     assert inner.calls == ["abort o", "drain"]
 
 
-def test_a_real_tokenizer_renders_alike_from_many_threads() -> None:
-    from concurrent.futures import ThreadPoolExecutor
+def test_a_tenants_long_texts_let_another_ones_past() -> None:
+    """The tokenizer is at a text of the first one's while two more come, and one of somebody else."""
+    begun, hold, said = threading.Event(), threading.Event(), []
 
+    class Slow(Tokenizer):
+        def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+            said.append(text)
+            begun.set()
+            assert hold.wait(10)
+            return super().encode(text, add_special_tokens)
+
+    renderer = Renderer(Slow())
+    work = RollOuts(Inner(), renderer)
+    with ThreadPoolExecutor(4) as pool:
+        pool.submit(work, held(text="a0"))
+        assert begun.wait(10)
+        for number, (tenant, text) in enumerate([("anna", "a1"), ("anna", "a2"), ("bert", "b0")], 1):
+            one = held(text=text)
+            pool.submit(work, replace(one, op=replace(one.op, tenant=TenantId(tenant))))
+            wait_until(lambda number=number: sum(map(len, renderer._turns._waiting.values())) == number)
+        hold.set()
+    assert said.index("b0") < said.index("a2")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def test_a_real_tokenizer_renders_alike_from_many_threads() -> None:
     from openrl.models.tiny import tokenizer
 
     renderer = Renderer(tokenizer())

@@ -1,11 +1,17 @@
 """An engine on a tiny model (see the folder above), random datums, and how much memory a call takes."""
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test folder on the path
+
+from diaries import Worker, World
 
 from openrl.domain.datum import Datum, Loss
 from openrl.domain.tensor import DType, Tensor
@@ -81,3 +87,13 @@ def make() -> Data:
 @pytest.fixture
 def engine(base: BaseModel) -> TrainEngine:
     return TrainEngine(base, name="tiny")
+
+
+@pytest.fixture
+def world(tmp_path: Any) -> World:
+    return World(str(tmp_path))
+
+
+@pytest.fixture
+def first(world: World) -> Worker:
+    return Worker(world, "first")

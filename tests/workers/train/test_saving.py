@@ -161,8 +161,8 @@ def test_a_sweep_of_300_steps_in_one_session_leaves_a_few_versions(bench: Bench)
         bench.save(turn)
         bench.finish(bench.sample(turn))
         if turn % 10 == 0:
+            assert bench.size() <= (KEPT.unnamed_per_run + 10) * one
             bench.prune()
-        assert bench.size() <= (KEPT.unnamed_per_run + 10) * one
     bench.prune()
     assert bench.there() == set(range(300 - KEPT.unnamed_per_run, 300))
     assert bench.size() == KEPT.unnamed_per_run * one, "nothing else is left in the depot"

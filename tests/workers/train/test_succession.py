@@ -51,7 +51,7 @@ class AtOnce:
         assert isinstance(result, BatchResult), result
         return result
 
-    def optim_step(self, run: str, adam: AdamParams, since: float) -> dict[str, float]:
+    def optim_step(self, run: str, adam: AdamParams, tenant: TenantId, since: float) -> dict[str, float]:
         (result,) = self._engine.optim_steps([(run, adam)])
         assert isinstance(result, dict), result
         return result

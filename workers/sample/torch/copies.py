@@ -18,6 +18,7 @@ from openrl.domain.errors import CopyWontFit, EngineBusy, WeightsNotArrived
 from openrl.domain.ids import DepotKey
 from openrl.domain.policy import holds_model
 from openrl.domain.sampling import SampleResult
+from openrl.domain.stretch import Owner
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
 from workers.model.model_files import from_files, parameters, put
@@ -72,6 +73,7 @@ class Copies:
         self._loading: tuple[DepotKey, Future[dict[str, Tensor]]] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fetch-model")
         self._requests = 0
+        self.served: frozenset[Owner] = frozenset()  #: whose the last step was
 
     # ---------------------------------------------------------------------------------------- for any thread
     def submit(self, request: SampleRequest) -> "Future[SampleResult]":
@@ -110,6 +112,7 @@ class Copies:
         busy = [engine for engine in self._engines if not engine.idle]
         for engine in busy:
             engine.step()
+        self.served = frozenset[Owner]().union(*(engine.served for engine in busy))
         if not busy and self._loading is not None:
             wait([self._loading[1]], timeout=LOAD_WAIT_SECONDS)
         return not self.idle

@@ -13,6 +13,7 @@ from torch import Tensor
 from openrl.domain.errors import EngineBusy, FieldInvalid
 from openrl.domain.ids import DepotKey
 from openrl.domain.sampling import SampleResult
+from openrl.domain.stretch import Owner
 from workers.model.allocation import available_bytes
 from workers.model.base import BaseModel
 from workers.model.layout import LoraShape
@@ -72,6 +73,7 @@ class SampleEngine:
         self._decoding = Decoding(self._table, DecodePass(base, self.adapters, self._table, with_cache))
         prompt_pass = PromptPass(base, self.adapters, cache, with_cache)
         self._starting = Starting(base, self._table, prompt_pass, self._decoding)
+        self.served: frozenset[Owner] = frozenset()  #: whose the last step was
         self._gate = Gate(self._waiting, self._starting, self._table)
 
     # ---------------------------------------------------------------------------------------- for any thread
@@ -135,6 +137,7 @@ class SampleEngine:
         self._waiting.take_in()
         budget = self._prefill_tokens * (1 if self._table else ALONE)
         self._gate.admit(budget)
+        self.served = frozenset(job.owner for job in self._jobs())
         if self._starting:
             self._starting.advance(budget)
         if self._table:
@@ -153,10 +156,14 @@ class SampleEngine:
         """Fail what is unfinished with EngineBusy and stop loading."""
         error = EngineBusy("it is shutting down")
         self._waiting.fail(error)
-        for job in [*(job for start in self._starting for job in start.jobs), *(row.job for row in self._table.rows)]:
+        for job in self._jobs():
             job.fail(error)
         self._let_go()
         self.adapters.close()
+
+    def _jobs(self) -> set[Job]:
+        """Requests with a sample that was let in and has not ended."""
+        return {row.job for row in self._table.rows}.union(*(start.jobs for start in self._starting))
 
     def _let_go(self) -> None:
         """Whom nobody waits for any more leaves, and so do the prefixes of policies that were dropped."""

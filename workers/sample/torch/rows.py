@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openrl.domain.ids import DepotKey
+from openrl.domain.ids import DepotKey, SamplerId, TenantId
 from openrl.domain.sampling import SampleResult, Sequence, StopReason, TopLogprobs
+from openrl.domain.stretch import Owner
 from workers.sample.randomness import stream
 from workers.sample.request import SampleRequest
 from workers.sample.results import PromptScores, result, sequence, top_logprobs
@@ -26,6 +27,7 @@ class Job:
 
     def __init__(self, request: SampleRequest, decode: Decode, eos: tuple[int, ...]) -> None:
         self.request = request
+        self.owner = Owner(TenantId(request.tenant), SamplerId(request.sampler))
         self.future: Future[SampleResult] = Future()
         self.tokens: Tokens = np.array(request.prompt, np.int32)
         self.prefix: PrefixKey = (request.policy, self.tokens.tobytes(), request.seeded)

@@ -26,6 +26,7 @@ from workers.sample.vllm.answering import Unfinished, positions, prompt_scores
 from workers.sample.vllm.asking import check_served, params
 from workers.sample.vllm.facts import Facts
 from workers.sample.vllm.places import Places
+from workers.sample.vllm.usage import Usage
 
 WATCH_SECONDS = 0.25  #: between looks at whether vLLM is alive
 REST_SECONDS = 1.0  #: that a request waits here which came too late, so that it does not come again and again
@@ -47,7 +48,7 @@ class SampleEngine:
         died: Callable[[], None] = lambda: None,
     ) -> None:
         self._facts, self._decode, self._adapters, self._died = facts, decode, adapters, died
-        self._places = Places(places)
+        self._places, self.usage = Places(places), Usage()
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ended: str | None = None  #: why nothing is taken any more
@@ -149,11 +150,14 @@ class SampleEngine:
         answers = self._llm.generate(prompt, asked, f"{next(self._numbers)}", lora_request=lora)
         tokens = request.sample_tokens + (0 if sample else len(request.prompt))
         async with self._places.taken(request, tokens), aclosing(answers):
-            async for answer in answers:
-                scores = answer.prompt_logprobs or scores
-                reason = _take(answer.outputs[0], drawn, stopper)
-                if reason is not None:
-                    break
+            with self.usage.drawing():
+                async for answer in answers:
+                    scores = answer.prompt_logprobs or scores
+                    before = len(drawn.tokens)
+                    reason = _take(answer.outputs[0], drawn, stopper)
+                    self.usage.drew(len(drawn.tokens) - before)
+                    if reason is not None:
+                        break
         if reason is None:
             raise EngineBusy(f"vLLM gave a request up after {len(drawn.tokens)} tokens")
         return drawn.sequence(reason), scores

@@ -20,6 +20,7 @@ from openrl.machine import free_memory_bytes
 from openrl.models.catalogue import resolve
 from workers.admission import Admitted
 from workers.card import card_of
+from workers.metrics import device_told
 from workers.model.devices import choose_device, choose_dtype
 from workers.sample.judging import sample_work
 from workers.sample.policy_source import policy_source
@@ -59,6 +60,8 @@ def equip(here: Station, settings: Settings, closing: ExitStack) -> ModelCard:
         family += psutil.Process().children(recursive=True)
     closing.callback(engine.close)
     closing.callback(give_up)
+    here.use = engine.usage.read
+    closing.enter_context(device_told(engine.usage.read, lambda: engine.usage.rows, passes=False))
     log.info(
         "vLLM in %s; adapters: %d in a step, %d in memory", wish.dtype, wish.max_loras, wish.max_cpu_loras,
         extra={"action": "start"},

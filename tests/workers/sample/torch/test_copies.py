@@ -247,7 +247,7 @@ def test_versions_are_sampled_on_a_thread_of_their_own_while_the_run_trains(lab:
         loop.call(lambda: trainer.create("whole", None))
         for _ in range(6):
             loop.forward_backward(batch, TenantId("t"))
-            loop.optim_step("whole", AdamParams(learning_rate=1e-2))
+            loop.optim_step("whole", AdamParams(learning_rate=1e-2), TenantId("t"))
         run = trainer.seat and trainer.seat.run("whole")
         assert run is not None
         return run.weights.clone()
@@ -299,3 +299,16 @@ def test_a_copy_that_is_written_over_forgets_what_it_computed_with_the_old_weigh
         assert lab.tokens(found.sequences[0]) == lab.tokens(wanted.sequences[0])
         expected = lab.array(wanted.sequences[0].logprobs)
         assert lab.array(found.sequences[0].logprobs) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_step_tells_whom_it_served_on_any_copy(lab: Any, make_copies: Callable[..., Copies]) -> None:
+    copies = make_copies()
+    futures = [copies.submit(lab.ask([3, 4], 30, policy=key, sampler=str(key))) for key in (None, ONE)]
+    served: list[set[str]] = []
+    while not copies.idle:
+        copies.step()
+        served.append({owner.name for owner in copies.served})
+    assert lab.finish(copies, *futures)
+    assert set().union(*served) == {"None", str(ONE)}
+    copies.step()
+    assert not copies.served

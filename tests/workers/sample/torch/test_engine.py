@@ -284,3 +284,21 @@ def test_closing_fails_what_is_unfinished(lab):
     for future in (running, waiting):
         with pytest.raises(EngineBusy):
             future.result(timeout=0)
+
+
+def test_a_step_tells_whom_it_served_down_to_samples_of_one_token(lab):
+    engine = lab.engine(max_rows=2)
+    asked = (("long", 3), ("short", 1), ("late", 2))
+    futures = [
+        engine.submit(lab.ask(PROMPT[:at], n, tenant="t", sampler=name)) for at, (name, n) in enumerate(asked, 4)
+    ]
+    served = []
+    while not engine.idle:
+        engine.step()
+        served.append({owner.name for owner in engine.served})
+    assert lab.finish(engine, *futures)
+    assert served[0] >= {"long", "short"} and served[-1] <= {"long", "late"}
+    assert set().union(*served) == {"long", "short", "late"} and all(served)
+    assert {owner.tenant for owner in engine.served} == {"t"}
+    engine.step()
+    assert not engine.served

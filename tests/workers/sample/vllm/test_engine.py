@@ -30,6 +30,14 @@ def test_requests_under_way_are_given_back_when_vllm_dies_and_nothing_is_taken_a
         engine.submit(ask()).result(10)
 
 
+def test_what_was_drawn_is_counted_and_who_has_ended_is_no_row(make):
+    engine = make(FakeVllm(apart=3))
+    engine.submit(ask(7, num_samples=2)).result(10)
+    use = engine.usage.read()
+    assert (use.sample.tokens, engine.usage.rows) == (14, 0)
+    assert 0 < use.busy_seconds < use.seconds
+
+
 def test_a_request_that_comes_as_vllm_dies_loses_no_attempt(make):
     fake = FakeVllm(errored=True)
     assert isinstance(make(fake).submit(ask()).exception(10), Draining)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from openrl.rewards import FieldInvalid, RewardResult
-from workers.reward.functions import sql
+from workers.reward.functions import sql_execution
 
 SCHEMA = "CREATE TABLE city (name TEXT, country TEXT, people INTEGER);"
 SEED = """INSERT INTO city VALUES ('Oslo', 'Norway', 700), ('Bergen', 'Norway', 280), ('Rome', 'Italy', 2800),
@@ -17,7 +17,7 @@ HUGE = f"INSERT INTO city {MANY}"
 
 
 def score(text: str, context: dict[str, str] | None = None, **params: str) -> RewardResult:
-    return sql.score(text, {**CITIES, **(context or {})}, params)
+    return sql_execution.score(text, {**CITIES, **(context or {})}, params)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_order_matters_where_the_gold_query_asks_for_it_or_the_caller_does() -> 
     ],
 )
 def test_only_the_query_itself_is_looked_at_for_an_order(query: str, ordered: bool) -> None:
-    assert sql.is_ordered(query) is ordered
+    assert sql_execution.is_ordered(query) is ordered
 
 
 def test_parts_of_the_way_are_told_and_count_where_that_is_asked_for() -> None:
@@ -147,14 +147,14 @@ def test_texts_of_one_context_share_a_database_until_one_does_something_unusual(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[bytes] = []
-    new = sql.Database.__init__
+    new = sql_execution.Database.__init__
 
-    def noted(database: sql.Database, image: bytes = b"") -> None:
+    def noted(database: sql_execution.Database, image: bytes = b"") -> None:
         made.append(image)
         new(database, image)
 
     score("SELECT 1", {"gold": "SELECT 2"})
-    monkeypatch.setattr(sql.Database, "__init__", noted)
+    monkeypatch.setattr(sql_execution.Database, "__init__", noted)
     for text in ("SELECT 1", "SELECT", "DROP TABLE city", "SELECT 1"):
         score(text, {"gold": "SELECT 2"})
     assert made == []
@@ -168,14 +168,14 @@ def test_texts_of_one_context_share_a_database_until_one_does_something_unusual(
 
 
 def test_time_that_a_busy_machine_takes_is_not_the_querys() -> None:
-    with sql.Database() as database:
+    with sql_execution.Database() as database:
         database._connection.create_function("nap", 1, time.sleep)
         answer = database.answer(
             "WITH RECURSIVE n(i) AS (SELECT nap(0.3) UNION ALL SELECT 1 FROM n LIMIT 5000) SELECT count(*) FROM n",
             seconds=0.2,
             most_rows=1,
         )
-    assert answer.rows == sql.Rows(1, ((5000,),))
+    assert answer.rows == sql_execution.Rows(1, ((5000,),))
 
 
 def test_too_much_is_a_score_too() -> None:
@@ -213,18 +213,18 @@ def test_a_wrong_context_is_the_callers(context: dict[str, str], params: dict[st
 def test_a_missing_word_is_named(key: str) -> None:
     context = {name: word for name, word in CITIES.items() if name != key}
     with pytest.raises(FieldInvalid, match=rf"^context\.{key}: is missing"):
-        sql.score("SELECT 1", context, {})
+        sql_execution.score("SELECT 1", context, {})
 
 
 def test_the_gold_query_runs_once_for_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
-    rows = sql.Database.rows
+    rows = sql_execution.Database.rows
 
-    def counted(database: sql.Database, query: str, *, seconds: float, most_rows: int) -> sql.Rows:
+    def counted(database: sql_execution.Database, query: str, *, seconds: float, most_rows: int) -> sql_execution.Rows:
         ran.append(query)
         return rows(database, query, seconds=seconds, most_rows=most_rows)
 
-    monkeypatch.setattr(sql.Database, "rows", counted)
+    monkeypatch.setattr(sql_execution.Database, "rows", counted)
     gold = {"gold": "SELECT name FROM city WHERE people < 500"}
     for _ in range(3):
         assert score("SELECT 'Bergen'", gold).value == 1.0
