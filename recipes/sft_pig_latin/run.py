@@ -253,7 +253,7 @@ def parse_options() -> Options:
     parser.add_argument("--base-model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="that the service serves")
     parser.add_argument("--steps", type=int, default=150, help="updates of the adapter")
     parser.add_argument("--batch", type=int, default=32, help="phrases of one step")
-    parser.add_argument("--tests", type=int, default=120, help="phrases of unseen words to be tested with")
+    parser.add_argument("--tests", type=int, default=100, help="phrases of unseen words to be tested with")
     parser.add_argument("--test-every", type=int, default=50, help="steps from test to test; also when state is kept")
     parser.add_argument("--lr", type=float, default=2e-3, help="at the first step; it falls to zero along a line")
     parser.add_argument("--rank", type=int, default=16, help="of the LoRA adapter")
