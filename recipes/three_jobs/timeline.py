@@ -4,7 +4,8 @@ The arithmetic is about spans, pairs of seconds (began, ended).
 """
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import httpx
 
 Span = tuple[float, float]
 CONTIGUOUS = 1e-3  #: seconds that two periods of a worker may be apart and still leave nothing out
+PATIENCE_SECONDS = 15.0  #: for what workers tell every two seconds
 FUTURE = 1e12  #: nothing has ended since then
 
 
@@ -59,11 +61,18 @@ class Record:
                 self._add(worker)
 
     async def until(self, when: float) -> None:
-        """Add all that ended by then, once it is told."""
+        """Add all that ended by then, once it is told. Workers that did nothing for us are not waited for for long."""
+        patience = time.monotonic() + PATIENCE_SECONDS
         await self.fetch()
-        while any(ended < when for worker, (_, ended) in self.known.items() if worker in self.ours()):
+        while self._late(self.ours(), when) or (
+            (not self.known or self._late(self.known, when)) and time.monotonic() < patience
+        ):
             await asyncio.sleep(0.5)
             await self.fetch()
+
+    def _late(self, workers: Collection[str], when: float) -> bool:
+        """Whether one of them has not told of all until then."""
+        return any(self.known[worker][1] < when for worker in workers)
 
     def ours(self) -> set[str]:
         """Workers that did something for our runs."""

@@ -154,6 +154,21 @@ def test_what_ended_before_the_beginning_is_not_asked_for() -> None:
     assert asked[1:] == ["7.0", "9.0"]
 
 
+def test_a_worker_that_tells_later_is_waited_for() -> None:
+    answers = [[], [worker(ended=3.0)], [worker(stretch("pack", 4.0, 5.0, "a"), began=3.0, ended=9.0)]]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"now": 7.0, "workers": answers.pop(0)})
+
+    async def told() -> timeline.Record:
+        async with httpx.AsyncClient(base_url="http://x", transport=httpx.MockTransport(answer)) as client:
+            found = timeline.Record(client)
+            await found.until(7.0)
+            return found
+
+    assert asyncio.run(told()).ours() == {"w"} and not answers
+
+
 def test_answers_that_overlap_are_one_record() -> None:
     pack, update = stretch("pack", 1.0, 2.0, "a"), stretch("update", 2.0, 3.0, "a")
     whole = record(
