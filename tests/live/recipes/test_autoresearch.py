@@ -152,11 +152,12 @@ def test_it_stops_at_ctrl_c_with_a_word_on_how_to_go_on(tmp_path: Path) -> None:
     place.mkdir()
     (place / "program.md").write_text("Larger is better.\n")
     (place / "autoresearch.toml").write_text(TOML)
-    (place / "target.py").write_text("import time; time.sleep(60)\n")
+    began = "import pathlib, sys, time; (pathlib.Path(sys.argv[2]) / 'began').touch(); time.sleep(60)\n"
+    (place / "target.py").write_text(began)
     process = subprocess.Popen(command("run", str(place)), env=environment(), stderr=subprocess.PIPE, text=True)
-    wait_for("the target to run", lambda: len(of_record(place / "record")) >= 2, 60)
+    wait_for("both targets to run", lambda: len(list(place.rglob("began"))) == 2, 60)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=90)
     assert process.returncode == 130 and "the same command goes on from here" in said and "Traceback" not in said
     assert not of_record(place / "record")
 
