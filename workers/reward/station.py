@@ -44,7 +44,7 @@ def _with_webhooks(work: RewardWork, here: Station, settings: Settings) -> Group
     wish = settings.reward
     if not wish.webhook_urls:
         return Groups(work, here.ledger.read, group_seconds=OP_SECONDS)
-    rules = Rules(urls=wish.webhook_urls, key=key_of(wish.webhook_key), max_attempts=settings.ledger.max_attempts)
+    rules = Rules(urls=wish.webhook_urls, key=signing_key(wish.webhook_key), max_attempts=settings.ledger.max_attempts)
     webhooks = Webhooks(work, poster(seconds=wish.webhook_seconds, private=wish.webhook_private), rules)
     return Groups(webhooks, here.ledger.read, {WEBHOOK: webhooks.outcomes}, group_seconds=OP_SECONDS)
 
@@ -58,7 +58,7 @@ def withheld_at(level: Level, wish: Reward) -> Mapping[str, str]:
     return {}
 
 
-def key_of(reference: str) -> bytes:
+def signing_key(reference: str) -> bytes:
     """The key that lies there. Raises SettingInvalid."""
     name = "OPENRL_REWARD__WEBHOOK_KEY"
     kind, _, place = reference.partition(":")

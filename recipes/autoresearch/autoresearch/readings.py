@@ -93,7 +93,7 @@ def _under(told: Any, key: str, where: str) -> Any:
 
 def _number(told: object, where: str) -> float:
     try:
-        number = float(told)  # type: ignore[arg-type]
+        number = float(told)  # type: ignore[arg-type]  # whatever it is, or a TypeError
     except (TypeError, ValueError):
         raise Crashed(f"{where} is no number") from None
     if not math.isfinite(number):

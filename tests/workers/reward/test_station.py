@@ -6,7 +6,7 @@ from openrl.config import Reward
 from openrl.domain.errors import SettingInvalid
 from workers.reward.catalogue import Listing
 from workers.reward.sandbox.levels import Level
-from workers.reward.station import _require_hidden, _tell, key_of, withheld_at
+from workers.reward.station import _require_hidden, _tell, signing_key, withheld_at
 
 
 def test_the_level_and_broken_functions_are_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
@@ -42,11 +42,11 @@ def test_source_is_run_where_it_is_on_and_walls_are_strong(level: Level, source:
 def test_the_key_of_webhooks_lies_in_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "key").write_bytes(b"a" * 16 + b"\n")
     monkeypatch.setenv("WEBHOOK_KEY", "b" * 20)
-    assert key_of(f"file:{tmp_path / 'key'}") == b"a" * 16
-    assert key_of("env:WEBHOOK_KEY") == b"b" * 20
+    assert signing_key(f"file:{tmp_path / 'key'}") == b"a" * 16
+    assert signing_key("env:WEBHOOK_KEY") == b"b" * 20
 
 
 @pytest.mark.parametrize("reference", ["", "env:NEVER_SET", "file:/no/such/file", "file:/dev/null"])
 def test_without_a_key_no_webhook_is_offered(reference: str) -> None:
     with pytest.raises(SettingInvalid, match=r"OPENRL_REWARD__WEBHOOK_KEY: "):
-        key_of(reference)
+        signing_key(reference)

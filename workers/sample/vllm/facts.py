@@ -37,7 +37,7 @@ def facts_of(source: str, context_length: int = 0) -> Facts:
     try:
         config = AutoConfig.from_pretrained(source)
         with torch.device("meta"):
-            module: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+            module: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
     except (OSError, ValueError) as error:
         raise BaseModelMissing(source, str(error)) from error
     head = module.get_output_embeddings()

@@ -29,9 +29,9 @@ def launch(role: str, processes: int, train: Train) -> int:
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(STOP_SECONDS))
     logging.getLogger("torch.distributed").setLevel(logging.WARNING)
     command = ["--standalone", f"--nproc-per-node={processes}", "--module", "openrl.cli.main", "worker", role]
-    arguments = parse_args(command)  # type: ignore[no-untyped-call]
+    arguments = parse_args(command)  # type: ignore[no-untyped-call]  # torch annotates neither
     try:
-        run(arguments)  # type: ignore[no-untyped-call]  # torch annotates neither
+        run(arguments)  # type: ignore[no-untyped-call]  # as above
     except ChildFailedError as error:
         return exit_status({rank: failure.exitcode for rank, failure in error.failures.items()})
     except SignalException:
