@@ -146,6 +146,8 @@ async def begin(service: tinker.ServiceClient, options: Options) -> tuple[tinker
     if not state.exists():
         raise SystemExit(f"nothing to resume: no run has kept its state in {options.out} yet")
     kept = json.loads(state.read_text())
+    if kept["step"] > options.steps:
+        raise SystemExit(f"the run in {options.out} is at step {kept['step']}: --steps of at least that, please")
     return await service.create_training_client_from_state_with_optimizer(kept["path"]), int(kept["step"])
 
 

@@ -11,6 +11,7 @@ was sampled, and where nothing ran.
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import sys
@@ -275,7 +276,12 @@ def parse_options() -> Options:
     parser.add_argument("--local-reward", action="store_true", help="wait for rewards here, not on the reward queue")
     parser.add_argument("--seed", type=int, default=0, help="of prompts, adapters and reward times")
     parser.add_argument("--out", type=Path, default=Path("runs/three_jobs"), help="where all that is written goes")
-    return Options(**{"reward_seconds": None, **vars(parser.parse_args())})
+    options = Options(**{"reward_seconds": None, **vars(parser.parse_args())})
+    if min(options.jobs, options.steps, options.groups, options.group_size, options.max_tokens) < 1:
+        parser.error("--jobs, --steps, --groups, --group-size and --max-tokens of at least 1, please")
+    if options.reward_seconds is not None and not 0 <= options.reward_seconds < math.inf:
+        parser.error("--reward-seconds of at least 0, please")
+    return options
 
 
 def main(options: Options) -> None:

@@ -14,6 +14,7 @@ import httpx
 Span = tuple[float, float]
 CONTIGUOUS = 1e-3  #: seconds that two periods of a worker may be apart and still leave nothing out
 PATIENCE_SECONDS = 15.0  #: for what workers tell every two seconds
+GONE_SECONDS = 120.0  #: after which a worker of ours tells nothing more
 FUTURE = 1e12  #: nothing has ended since then
 
 
@@ -61,12 +62,16 @@ class Record:
                 self._add(worker)
 
     async def until(self, when: float) -> None:
-        """Add all that ended by then, once it is told. Workers that did nothing for us are not waited for for long."""
-        patience = time.monotonic() + PATIENCE_SECONDS
+        """Add all that ended by then, once it is told. Workers that did nothing for us are not waited for for long.
+        Raises RecordIncomplete where one that did is silent for GONE_SECONDS."""
+        began = time.monotonic()
+        patience = began + PATIENCE_SECONDS
         await self.fetch()
         while self._late(self.ours(), when) or (
             (not self.known or self._late(self.known, when)) and time.monotonic() < patience
         ):
+            if time.monotonic() - began > GONE_SECONDS:
+                raise RecordIncomplete("a worker that worked for these runs tells nothing any more: did it end?")
             await asyncio.sleep(0.5)
             await self.fetch()
 

@@ -1,5 +1,6 @@
 """What `run.py` of the recipes of supervised fine-tuning makes of examples, with a tokenizer of single letters."""
 
+import asyncio
 import importlib.util
 import json
 import sys
@@ -71,3 +72,9 @@ def test_a_resumed_run_keeps_the_metrics_of_the_steps_before_it(recipe: ModuleTy
     log.add({"step": 2, "loss": 0.5})
     kept = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert kept == log.lines == [*lines[:2], {"step": 2, "loss": 0.5}]
+
+
+def test_a_run_that_is_further_than_was_asked_for_is_not_resumed(recipe: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"step": 5, "path": "tinker://a/weights/b"}))
+    with pytest.raises(SystemExit, match="step 5: --steps of at least"):
+        asyncio.run(recipe.begin(None, SimpleNamespace(resume=True, out=tmp_path, steps=4)))

@@ -169,6 +169,21 @@ def test_a_worker_that_tells_later_is_waited_for() -> None:
     assert asyncio.run(told()).ours() == {"w"} and not answers
 
 
+def test_a_worker_that_ended_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [[worker(stretch("pack", 1.0, 2.0, "a"), ended=3.0)], [], []]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"now": 7.0, "workers": answers.pop(0)})
+
+    async def told() -> None:
+        async with httpx.AsyncClient(base_url="http://x", transport=httpx.MockTransport(answer)) as client:
+            await timeline.Record(client).until(7.0)
+
+    monkeypatch.setattr(timeline, "GONE_SECONDS", 0.0)
+    with pytest.raises(timeline.RecordIncomplete, match="did it end"):
+        asyncio.run(told())
+
+
 def test_answers_that_overlap_are_one_record() -> None:
     pack, update = stretch("pack", 1.0, 2.0, "a"), stretch("update", 2.0, 3.0, "a")
     whole = record(
@@ -225,3 +240,16 @@ def test_the_queued_reward_takes_the_time_that_it_is_told_to(monkeypatch: pytest
     queued = load("queued")
     monkeypatch.setattr(queued.time, "sleep", slept.append)
     assert queued.score("one two", {}, {"seconds": "0.25"}) == 0.25 and slept == [0.25]
+
+
+@pytest.mark.parametrize("wrong", ["--jobs=0", "--steps=0", "--group-size=0", "--reward-seconds=nan"])
+def test_options_out_of_range_are_told(
+    wrong: str, picture: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, module in (("picture", picture), ("reward", reward)):
+        monkeypatch.setitem(sys.modules, name, module)
+    run = load("run")
+    monkeypatch.setattr(sys, "argv", ["run.py", "--base-url", "http://127.0.0.1:1", wrong])
+    with pytest.raises(SystemExit):
+        run.parse_options()
+    assert "please" in capsys.readouterr().err
