@@ -12,6 +12,7 @@ from openrl.ledger.outage import told_apart
 
 KEPT: Final = 300  #: periods of a worker; ten minutes as workers tell them
 KEPT_SECONDS: Final = 3600  #: after the last one
+_DOINGS: Final = frozenset(Doing)
 
 
 class Timelines(Protocol):
@@ -73,11 +74,12 @@ def encoded(period: Period) -> bytes:
 def decoded(data: bytes | str) -> Period:
     began, ended, left_out, names, stretches = json.loads(data)
     owners = [Owner(TenantId(tenant), RunId(name)) for tenant, name in names]
+    known = [each for each in stretches if each[0] in _DOINGS]  # a newer worker may do more
     return Period(
         began=began,
         ended=ended,
-        stretches=tuple(_stretch(began, owners, *each) for each in stretches),
-        left_out=left_out,
+        stretches=tuple(_stretch(began, owners, *each) for each in known),
+        left_out=left_out + len(stretches) - len(known),
     )
 
 

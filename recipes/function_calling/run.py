@@ -154,7 +154,9 @@ async def begin(service: tinker.ServiceClient, options: Options) -> tuple[tinker
 async def keep(trainer: tinker.TrainingClient, options: Options, step: int) -> None:
     """Has the service keep adapter and optimizer, and notes where, for --resume."""
     saved = await trainer.save_state(f"step-{step}", ttl_seconds=KEPT_SECONDS)
-    (options.out / "state.json").write_text(json.dumps({"step": step, "path": saved.path}))
+    draft = options.out / "state.json.new"
+    draft.write_text(json.dumps({"step": step, "path": saved.path}))
+    draft.replace(options.out / "state.json")  # whole or not at all
 
 
 async def train(service: tinker.ServiceClient, options: Options) -> tuple[list[dict[str, Any]], str]:

@@ -49,3 +49,11 @@ def test_an_owner_is_written_once():
     many = Period(began=0.0, ended=2.0, stretches=PERIOD.stretches[:1] * 100)
     assert encoded(many).count(b"s:train:0") == 1
     assert decoded(encoded(PERIOD)) == PERIOD
+
+
+def test_what_only_a_newer_worker_knows_is_counted_as_left_out():
+    told = encoded(PERIOD).replace(PERIOD.stretches[0].doing.encode(), b"dream")
+    kept = [each for each in PERIOD.stretches if each.doing is not PERIOD.stretches[0].doing]
+    found = decoded(told)
+    assert list(found.stretches) == kept
+    assert found.left_out == PERIOD.left_out + len(PERIOD.stretches) - len(kept)
